@@ -96,24 +96,32 @@ type Store interface {
 	// leader epoch of every partition that it leads.
 	OpenSession(ctx context.Context, node tiers.NodeID) (Session, error)
 
-	// CreateTopic fails with TopicExists, also while the name's letters clash
+	// CreateTopic makes the session's node the leader of every partition, with
+	// history 1 and leader epoch 0. It fails with TopicExists, also while the name's letters clash
 	// with another topic's (a.b and a_b, report row 15).
 	CreateTopic(ctx context.Context, s Session, t NewTopic) (Topic, error)
 	// AddPartitions raises the count to n; fewer or equal is InvalidPartitions.
 	AddPartitions(ctx context.Context, s Session, id tiers.TopicID, n int32) (Topic, error)
 	// SetConfigs replaces the configs that are set by those given. ifRev, if not
-	// 0, must be the topic's Rev: else Conflict.
+	// 0, must be the topic's Rev: else Conflict. Settings equal to those that
+	// there are change nothing, not even the Rev.
 	SetConfigs(ctx context.Context, s Session, id tiers.TopicID, ifRev Rev, configs map[string]string) (Topic, error)
 	// DeleteTopic removes the topic; its segments go to DeleteStarted and stay
 	// listed by Doomed until DeleteFinished. Its group offsets go.
 	DeleteTopic(ctx context.Context, s Session, id tiers.TopicID) (Rev, error)
 	// Topics returns all topics by name.
 	Topics(ctx context.Context) ([]Topic, error)
-	// Changes returns the changes after a revision, in order.
+	// Changes returns the changes after a revision, in order: Conflict if some of
+	// them were trimmed, or if after is a revision that the store has not reached.
 	Changes(ctx context.Context, after Rev) ([]Change, error)
-	// Doomed returns the segments in DeleteStarted whose topic is gone.
+	// TrimChanges forgets the changes up to a revision, once they are in a
+	// snapshot. A lower revision than the last trim's changes nothing.
+	TrimChanges(ctx context.Context, upTo Rev) error
+	// Doomed returns at most limit segments in DeleteStarted whose topic is gone,
+	// by partition, gen, base, id.
 	Doomed(ctx context.Context, limit int) ([]tiers.RemoteSegment, error)
-	// Buried removes rows that Doomed returned, once their objects are gone.
+	// Buried removes rows that Doomed returned, once their objects are gone. An id
+	// without a row is no error; one that is not doomed is Conflict.
 	Buried(ctx context.Context, s Session, ids ...tiers.SegmentID) error
 
 	// RaiseLogStart moves a partition's log start up. Lower values change nothing.
@@ -127,6 +135,7 @@ type Store interface {
 	// not the partition's is StaleFence.
 	CommitOffsets(ctx context.Context, s Session, cs []OffsetCommit) error
 	// Offsets returns a group's offsets in current histories, by partition.
+	// Nothing is no error.
 	Offsets(ctx context.Context, group string) ([]OffsetCommit, error)
 	// DeleteOffsets forgets offsets of a group; no partitions means all.
 	DeleteOffsets(ctx context.Context, s Session, group string, ps []tiers.PartitionID) error
@@ -135,7 +144,9 @@ type Store interface {
 
 	// Dump returns everything, as of one moment.
 	Dump(ctx context.Context) (State, error)
-	// Load fills an empty store; a store that holds a topic is Conflict.
+	// Load fills an empty store and adopts the cluster id; a store that knows a
+	// topic, a segment or a change is Conflict. Producer ids that were given out
+	// already are never given again. Changes then starts after st.Rev.
 	Load(ctx context.Context, st State) error
 	// Close ends the store.
 	Close() error
