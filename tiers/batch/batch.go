@@ -2,10 +2,20 @@
 // pure: bytes in, facts or bytes out.
 //
 // Base offset, length and leader epoch sit outside the CRC, so Stamp needs no new
-// one (B6).
+// one (B6). Nobody owns anything here except a Decoder, which belongs to the
+// goroutine that uses it.
+//
+// Invariants: what Check lets through has Count records with offsets that are
+// dense from the base offset on, and nothing behind its last byte; what the
+// package allocates is bounded by the bytes it was given and by the cap of the
+// Decoder, never by a length that was read.
 package batch
 
-import "github.com/strandline-io/strandline/tiers"
+import (
+	"fmt"
+
+	"github.com/strandline-io/strandline/tiers"
+)
 
 // HeaderSize is the size in bytes of a batch header: the least size of a batch.
 const HeaderSize = 61
@@ -45,6 +55,10 @@ func (h Header) LogAppendTime() bool { return h.Attributes&8 != 0 }
 // Transactional reports whether the batch is part of a transaction.
 func (h Header) Transactional() bool { return h.Attributes&16 != 0 }
 
+// DeleteHorizon reports whether the compactor put the time at which tombstones
+// and markers may go in the place of the first timestamp (KIP-534).
+func (h Header) DeleteHorizon() bool { return h.Attributes&64 != 0 }
+
 // Control reports whether the batch is a marker rather than records.
 func (h Header) Control() bool { return h.Attributes&32 != 0 }
 
@@ -70,67 +84,19 @@ type Limits struct {
 	MaxBytes int64 // max.message.bytes; 0: no limit
 }
 
-// Parse reads the header of the batch at the start of b. It checks only that the
-// header is there and the length is not absurd: kind CorruptMessage.
-func Parse(b []byte) (Header, error) { panic("contract") }
-
-// Check validates the one batch that b must be exactly, in the order of Kafka:
-// length, magic (UnsupportedFormat), size (MessageTooLarge), CRC
-// (CorruptMessage), count and last offset delta (InvalidRecord), codec
-// (UnsupportedCompression), control bit from a client (InvalidRecord). It
-// allocates nothing and decompresses nothing.
-func Check(b []byte, l Limits) (Header, error) { panic("contract") }
-
-// VerifyCRC reports whether the CRC-32C of the batch b holds.
-func VerifyCRC(b []byte) bool { panic("contract") }
-
-// Stamp writes base offset and leader epoch into the header, in place.
-func Stamp(b []byte, base tiers.Offset, e tiers.LeaderEpoch) { panic("contract") }
-
-// StampAppendTime marks the batch as stamped by the broker at ts, milliseconds
-// since 1970, and makes a new CRC.
-func StampAppendTime(b []byte, ts int64) { panic("contract") }
-
-// Record is one record of a batch. Key and value alias the decompressed bytes;
-// nil is null.
-type Record struct {
-	Offset    tiers.Offset
-	Timestamp int64
-	Key       []byte
-	Value     []byte
-	Headers   []RecordHeader
+// String is the codec by its name in Kafka's settings.
+func (c Codec) String() string {
+	switch c {
+	case None:
+		return "none"
+	case Gzip:
+		return "gzip"
+	case Snappy:
+		return "snappy"
+	case LZ4:
+		return "lz4"
+	case Zstd:
+		return "zstd"
+	}
+	return fmt.Sprintf("codec(%d)", int8(c))
 }
-
-// RecordHeader is a header of a record.
-type RecordHeader struct {
-	Key   string
-	Value []byte
-}
-
-// Decoder iterates over the records of batches; it holds buffers for reuse and is
-// not safe for concurrent use. maxBytes caps what a batch may decompress to
-// (MessageTooLarge): a bomb stops there (report 069).
-type Decoder struct{}
-
-// NewDecoder returns a decoder.
-func NewDecoder(maxBytes int64) *Decoder { panic("contract") }
-
-// Records calls f for each record of the batch b until f returns false. Fields
-// passed to f are valid until the next call of Records.
-func (d *Decoder) Records(b []byte, f func(Record) bool) error { panic("contract") }
-
-// Builder makes a batch of records, for control records, tests and tools.
-type Builder struct {
-	Codec         Codec
-	LeaderEpoch   tiers.LeaderEpoch
-	ProducerID    int64 // -1: none
-	ProducerEpoch int16
-	BaseSequence  int32
-	Transactional bool
-	Control       bool
-	LogAppendTime bool
-}
-
-// Build encodes recs, whose offsets must rise, as one batch whose base offset is
-// that of the first.
-func (b Builder) Build(recs []Record) ([]byte, error) { panic("contract") }

@@ -1,0 +1,185 @@
+package batch
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
+
+	"github.com/strandline-io/strandline/tiers"
+)
+
+// errTooLarge says that a batch would decompress to more than the cap.
+var errTooLarge = errors.New("decompresses to too much")
+
+// decompress returns the records of a batch; they alias src or d.buf. A bomb is
+// given up when the cap is reached: no more than the cap is ever held, plus
+// what the codec needs for one block.
+func (d *Decoder) decompress(c Codec, src []byte) ([]byte, error) {
+	out, err := src, error(nil)
+	switch c {
+	case None:
+	case Gzip:
+		out, err = d.gunzip(src)
+	case Snappy:
+		out, err = d.unsnappy(src)
+	case LZ4:
+		out, err = d.unlz4(src)
+	case Zstd:
+		out, err = d.unzstd(src)
+	default:
+		return nil, tiers.E(tiers.UnsupportedCompression, "decompress batch", "", "codec %d", int8(c))
+	}
+	switch {
+	case errors.Is(err, errTooLarge):
+		return nil, tiers.E(tiers.MessageTooLarge, "decompress batch", "", "%d bytes of %s are more than %d bytes when decompressed", len(src), c, d.max)
+	case err != nil:
+		return nil, tiers.E(tiers.CorruptMessage, "decompress batch", "", "%d bytes of %s: %w", len(src), c, err)
+	}
+	return out, nil
+}
+
+func (d *Decoder) gunzip(src []byte) ([]byte, error) {
+	if d.gzip == nil {
+		d.gzip = new(gzip.Reader)
+	}
+	if err := d.gzip.Reset(bytes.NewReader(src)); err != nil {
+		return nil, err
+	}
+	return d.readAll(d.gzip, len(src))
+}
+
+func (d *Decoder) unlz4(src []byte) ([]byte, error) {
+	if d.lz4 == nil {
+		d.lz4 = lz4.NewReader(nil)
+		if err := d.lz4.Apply(lz4.ConcurrencyOption(1)); err != nil {
+			return nil, err
+		}
+	}
+	d.lz4.Reset(bytes.NewReader(src))
+	return d.readAll(d.lz4, len(src))
+}
+
+// readAll reads r to its end into d.buf.
+func (d *Decoder) readAll(r io.Reader, n int) ([]byte, error) {
+	buf := d.buf[:0]
+	for {
+		if len(buf) == cap(buf) {
+			if int64(cap(buf)) > d.max {
+				return nil, errTooLarge
+			}
+			buf = append(make([]byte, 0, d.grow(cap(buf), n)+1), buf...)
+		}
+		k, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+k]
+		d.buf = buf
+		switch {
+		case int64(len(buf)) > d.max:
+			return nil, errTooLarge
+		case errors.Is(err, io.EOF):
+			return buf, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// grow returns the next size of a buffer of size have for n compressed bytes:
+// never more than the cap.
+func (d *Decoder) grow(have, n int) int {
+	return int(min(max(int64(have)*2, int64(n)*4, 4096), d.max))
+}
+
+// unzstd decodes into a buffer of limited capacity and starts again with a larger
+// one. The decoder's own limit of memory will not do: it would refuse each frame
+// with a window above it, however small its content is.
+func (d *Decoder) unzstd(src []byte) ([]byte, error) {
+	if d.zstd == nil {
+		z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecodeAllCapLimit(true))
+		if err != nil {
+			return nil, err
+		}
+		d.zstd = z
+	}
+	size := max(int(min(int64(cap(d.buf)), d.max)), d.grow(0, len(src)))
+	for {
+		if cap(d.buf) < size {
+			d.buf = make([]byte, 0, size)
+		}
+		out, err := d.zstd.DecodeAll(src, d.buf[:0:size])
+		switch {
+		case err == nil:
+			return out, nil
+		case !errors.Is(err, zstd.ErrDecoderSizeExceeded):
+			return nil, err
+		case int64(size) >= d.max:
+			return nil, errTooLarge
+		}
+		size = int(min(int64(size)*4, d.max))
+	}
+}
+
+// xerialMagic starts the framing of snappy-java, which Java clients write: two
+// versions of 4 bytes follow, then blocks of raw snappy, each behind its length.
+// Other clients write one block of raw snappy.
+const (
+	xerialMagic  = "\x82SNAPPY\x00"
+	xerialHeader = len(xerialMagic) + 8
+)
+
+func (d *Decoder) unsnappy(src []byte) ([]byte, error) {
+	if !bytes.HasPrefix(src, []byte(xerialMagic)) {
+		d.buf = d.buf[:0]
+		return d.snappyBlock(src)
+	}
+	if len(src) < xerialHeader {
+		return nil, io.ErrUnexpectedEOF
+	}
+	src, d.buf = src[xerialHeader:], d.buf[:0]
+	for len(src) > 0 {
+		if len(src) < 4 {
+			return nil, io.ErrUnexpectedEOF
+		}
+		n := binary.BigEndian.Uint32(src)
+		if src = src[4:]; uint64(n) > uint64(len(src)) {
+			return nil, io.ErrUnexpectedEOF
+		}
+		if _, err := d.snappyBlock(src[:n]); err != nil {
+			return nil, err
+		}
+		src = src[n:]
+	}
+	return d.buf, nil
+}
+
+// snappyBlock appends the raw snappy block src to d.buf. The length that the
+// block claims is looked at before a byte is allocated for it, and believed only
+// as far as snappy can reach: a copy makes at most 64 bytes of 2.
+func (d *Decoder) snappyBlock(src []byte) ([]byte, error) {
+	n, err := snappy.DecodedLen(src)
+	if err != nil {
+		return nil, err
+	}
+	have := len(d.buf)
+	if int64(have)+int64(n) > d.max {
+		return nil, errTooLarge
+	}
+	if int64(n) > int64(len(src))*32 {
+		return nil, snappy.ErrCorrupt
+	}
+	if cap(d.buf)-have < n {
+		size := max(have+n, int(min(int64(have)*2, d.max)))
+		d.buf = append(make([]byte, 0, size), d.buf...)
+	}
+	out, err := snappy.DecodeStrict(d.buf[have:have:have+n], src)
+	if err != nil {
+		return nil, err
+	}
+	d.buf = d.buf[:have+len(out)]
+	return d.buf, nil
+}
