@@ -1,0 +1,31 @@
+//go:build linux || darwin
+
+package fsys
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+func lockFile(f *os.File) error {
+	err := control(f, unix.EINTR, func(fd int) error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return ErrLocked
+	}
+	return err
+}
+
+func diskFree(name string) (free, total int64, err error) {
+	var s unix.Statfs_t
+	for {
+		err = unix.Statfs(name, &s)
+		if err == nil {
+			return int64(s.Bavail) * int64(s.Bsize), int64(s.Blocks) * int64(s.Bsize), nil
+		}
+		if err != unix.EINTR { //nolint:errorlint // a bare errno
+			return 0, 0, err
+		}
+	}
+}
