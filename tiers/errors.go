@@ -48,6 +48,7 @@ const (
 	StaleFence                           // this node or log was replaced: nothing was changed
 	Closed                               // the partition or node is stopping: refresh metadata and retry
 	Conflict                             // somebody else changed it meanwhile: read again
+	OffsetMetadataTooLarge               // commit with less metadata
 )
 
 var kindNames = [...]string{
@@ -58,6 +59,7 @@ var kindNames = [...]string{
 	"duplicate sequence", "invalid producer epoch", "unknown producer", "topic already exists", "fenced leader epoch",
 	"unknown leader epoch", "unknown topic id", "inconsistent topic id", "offset not available", "policy violation",
 	"storage failed", "object store unavailable", "stale fence", "closed", "conflict",
+	"offset metadata too large",
 }
 
 // String is the kind in words.

@@ -1,6 +1,10 @@
 // Package groups keeps the committed offsets of consumer groups. Membership is
 // not part of it: a group here is a name under which a consumer that assigns its
 // own partitions commits (generation -1, no member id).
+//
+// The offsets are rows of the control plane, one per group, partition and history
+// (H11); nothing is kept in memory. Names become partition ids with the broker's
+// catalog, so a topic that was created again starts without offsets.
 package groups
 
 import (
@@ -11,12 +15,20 @@ import (
 	"github.com/strandline-io/strandline/tiers"
 )
 
+// MaxMetadata is the longest metadata of a commit in bytes, Kafka's
+// offset.metadata.max.bytes.
+const MaxMetadata = 4096
+
 // Coordinator answers for groups. All methods are safe for concurrent use.
-type Coordinator struct{}
+type Coordinator struct {
+	broker  *broker.Broker
+	store   control.Store
+	session control.Session
+}
 
 // New returns a coordinator over the broker's control plane.
 func New(b *broker.Broker, s control.Store, session control.Session) *Coordinator {
-	panic("contract")
+	return &Coordinator{broker: b, store: s, session: session}
 }
 
 // Commit is one partition of an OffsetCommit request.
@@ -29,13 +41,87 @@ type Commit struct {
 }
 
 // Commit stores offsets for a group. The result has one error, or nil, per
-// commit, in order.
+// commit, in order. Commits that are refused keep no other from being stored; of
+// several for one partition the last one counts.
 func (c *Coordinator) Commit(ctx context.Context, group string, cs []Commit) []error {
-	panic("contract")
+	errs := make([]error, len(cs))
+	if err := c.broker.Fenced(); err != nil {
+		return fill(errs, err)
+	}
+	catalog := c.broker.Catalog()
+	last := map[tiers.PartitionID]int{} // index into rows
+	var rows []control.OffsetCommit
+	for i, commit := range cs {
+		row, err := resolve(catalog, group, commit)
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		row.At = c.broker.Now()
+		if at, ok := last[row.Partition]; ok {
+			rows[at] = row
+			continue
+		}
+		last[row.Partition] = len(rows)
+		rows = append(rows, row)
+	}
+	if len(rows) == 0 {
+		return errs
+	}
+	if err := c.store.CommitOffsets(ctx, c.session, rows); err != nil {
+		return fill(errs, err)
+	}
+	return errs
+}
+
+// fill gives err to all who have none.
+func fill(errs []error, err error) []error {
+	for i := range errs {
+		if errs[i] == nil {
+			errs[i] = err
+		}
+	}
+	return errs
+}
+
+func resolve(catalog *broker.Catalog, group string, c Commit) (control.OffsetCommit, error) {
+	const op = "commit offset"
+	place := tiers.TopicPartition{Topic: c.Topic, Partition: c.Index}
+	t, ok := catalog.Topic(c.Topic)
+	switch {
+	case !ok || c.Index < 0 || int(c.Index) >= len(t.Partitions):
+		return control.OffsetCommit{}, tiers.E(tiers.UnknownTopicOrPartition, op, place.String(), "there is no such partition")
+	case len(c.Metadata) > MaxMetadata:
+		return control.OffsetCommit{}, tiers.E(tiers.OffsetMetadataTooLarge, op, place.String(),
+			"%d bytes of metadata: at most %d", len(c.Metadata), MaxMetadata)
+	}
+	row := control.OffsetCommit{
+		Group:     group,
+		Partition: tiers.PartitionID{Topic: t.ID, Index: c.Index},
+		Gen:       t.Partitions[c.Index].Gen,
+		Offset:    c.Offset,
+		Epoch:     c.Epoch,
+		Metadata:  c.Metadata,
+	}
+	return row, control.CheckCommit(op, row)
 }
 
 // Fetch returns the group's committed offsets, by topic name and partition. A
 // partition without one is absent.
 func (c *Coordinator) Fetch(ctx context.Context, group string) (map[tiers.TopicPartition]control.OffsetCommit, error) {
-	panic("contract")
+	if err := c.broker.Fenced(); err != nil {
+		return nil, err
+	}
+	rows, err := c.store.Offsets(ctx, group)
+	if err != nil {
+		return nil, err
+	}
+	catalog := c.broker.Catalog()
+	out := make(map[tiers.TopicPartition]control.OffsetCommit, len(rows))
+	for _, row := range rows {
+		if t, ok := catalog.TopicByID(row.Partition.Topic); ok {
+			out[tiers.TopicPartition{Topic: t.Name, Partition: row.Partition.Index}] = row
+		}
+	}
+	return out, nil
 }

@@ -1,0 +1,236 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/strandline-io/strandline/gateway/control"
+	"github.com/strandline-io/strandline/tiers"
+)
+
+// How long a change that did not reach the bucket waits for the next try.
+const (
+	firstFlush = time.Second
+	lastFlush  = 30 * time.Second
+)
+
+// change makes one change of topics: in the control plane, then in the bucket,
+// then visible. If the bucket cannot be reached the answer is a retriable error;
+// the change stays in the control plane, is published in the background and
+// becomes visible then. decide runs with the token held, when every earlier change is
+// visible: it checks the request against the catalog. act makes the change.
+func (b *Broker) change(ctx context.Context, op, place string, decide func(*Catalog) error, act func(context.Context) error) error {
+	if err := b.enter(ctx, op, place); err != nil {
+		return err
+	}
+	defer b.leave()
+	if err := b.flush(ctx); err != nil {
+		return err
+	}
+	if err := decide(b.Catalog()); err != nil {
+		return err
+	}
+	if err := act(ctx); err != nil {
+		b.wake(b.flushes) // it may have happened all the same
+		return err
+	}
+	return b.flush(ctx)
+}
+
+// errDone is what decide returns if there is nothing to do.
+var errDone = errors.New("nothing to do")
+
+// enter takes the operations token.
+func (b *Broker) enter(ctx context.Context, op, place string) error {
+	if err := b.lost(op, place); err != nil {
+		return err
+	}
+	if b.closing.Load() {
+		return tiers.E(tiers.Closed, op, place, "the node is stopping")
+	}
+	select {
+	case b.ops <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return tiers.E(tiers.TimedOut, op, place, "nothing was done, another change of topics is under way: %w", ctx.Err())
+	case <-b.life.Done():
+		return tiers.E(tiers.Closed, op, place, "the node is stopping")
+	}
+}
+
+func (b *Broker) leave() { <-b.ops }
+
+// lost returns an error if this node's claim was lost.
+func (b *Broker) lost(op, place string) error {
+	if reason := b.fenced.Load(); reason != nil {
+		return tiers.E(tiers.StaleFence, op, place, "%w", reason)
+	}
+	return nil
+}
+
+// flush brings the bucket and then the catalog up to date with the control
+// plane. The caller holds the token.
+func (b *Broker) flush(ctx context.Context) error {
+	last, err := b.newest(ctx)
+	if err != nil {
+		b.wake(b.flushes)
+		return tiers.E(tiers.Other, "read changes", "control plane", "%w", err)
+	}
+	if last == b.seen {
+		return nil
+	}
+	if err := b.publish(ctx, last); err != nil {
+		return err
+	}
+	topics, err := b.o.Store.Topics(ctx)
+	if err != nil {
+		b.wake(b.flushes)
+		return tiers.E(tiers.Other, "read topics", "control plane", "%w", err)
+	}
+	b.seen = last
+	b.install(ctx, topics)
+	return nil
+}
+
+// newest returns the revision of the last change.
+func (b *Broker) newest(ctx context.Context) (control.Rev, error) {
+	changes, err := b.o.Store.Changes(ctx, b.seen)
+	if tiers.KindOf(err) == tiers.Conflict { // a snapshot has made them superfluous
+		st, derr := b.o.Store.Dump(ctx)
+		return st.Rev, derr
+	}
+	if err != nil || len(changes) == 0 {
+		return b.seen, err
+	}
+	return changes[len(changes)-1].Rev, nil
+}
+
+func (b *Broker) publish(ctx context.Context, rev control.Rev) error {
+	if b.o.Journal == nil {
+		return nil
+	}
+	err := b.o.Journal.Publish(ctx, rev)
+	if err == nil {
+		b.publishing.Store(nil)
+		return nil
+	}
+	if tiers.KindOf(err) == tiers.StaleFence {
+		b.Fence(err)
+		return b.lost("publish", "the change")
+	}
+	wrapped := tiers.E(tiers.RemoteUnavailable, "publish", "the change of topics",
+		"it is not in the bucket yet and becomes visible once it is: %w", err)
+	b.publishing.Store(wrapped)
+	b.wake(b.flushes)
+	return wrapped
+}
+
+// flushOnDemand tries again, with growing pauses, to bring out changes that
+// could not be published when they were made.
+func (b *Broker) flushOnDemand(ctx context.Context) {
+	for {
+		select {
+		case <-b.flushes:
+		case <-ctx.Done():
+			return
+		}
+		for wait := firstFlush; pause(ctx, wait); wait = min(2*wait, lastFlush) {
+			if b.flushOnce(ctx) {
+				break
+			}
+		}
+	}
+}
+
+// flushOnce reports whether there is nothing left to publish.
+func (b *Broker) flushOnce(ctx context.Context) bool {
+	if err := b.enter(ctx, "publish", "changes"); err != nil {
+		return true // stopping or fenced: nobody will ask again
+	}
+	defer b.leave()
+	defer b.drain(b.flushes) // flush itself asked for this
+	err := b.flush(ctx)
+	if err != nil {
+		b.o.Log.Warn("changes of topics are not in the bucket yet", "err", err)
+	}
+	return err == nil
+}
+
+func (*Broker) drain(c chan struct{}) {
+	select {
+	case <-c:
+	default:
+	}
+}
+
+// install swaps the catalog for one of these topics, starts the partitions that
+// are new, hands changed settings to the others and retires those that are gone.
+// The caller holds the token.
+func (b *Broker) install(ctx context.Context, topics []control.Topic) {
+	old := b.Catalog()
+	entries := make([]*entry, len(topics))
+	var fresh []*slot
+	for i, t := range topics {
+		e := &entry{topic: t}
+		before := old.byID[t.ID]
+		config := b.settings.config(t.Configs)
+		for _, p := range t.Partitions {
+			if before != nil && int(p.Index) < len(before.slots) {
+				e.slots = append(e.slots, before.slots[p.Index])
+				continue
+			}
+			s := b.newSlot(t, p, config)
+			e.slots = append(e.slots, s)
+			fresh = append(fresh, s)
+		}
+		entries[i] = e
+	}
+	next := newCatalog(entries)
+	gone := b.dropped(old, next)
+	b.catalog.Store(next)
+	for _, s := range fresh {
+		b.open(s)
+	}
+	b.reconfigure(ctx, old, next)
+	for _, e := range gone {
+		b.retire(e)
+	}
+}
+
+// open starts the attempts to open a slot's partition.
+func (b *Broker) open(s *slot) {
+	ctx, stop := context.WithCancel(b.life)
+	s.stop = stop
+	b.tasks.Go(func() { b.keepOpening(ctx, s) })
+}
+
+// reconfigure hands the settings of topics that changed to their partitions.
+func (b *Broker) reconfigure(ctx context.Context, old, next *Catalog) {
+	for _, e := range next.entries {
+		before := old.byID[e.topic.ID]
+		if before == nil || before.topic.Rev == e.topic.Rev {
+			continue
+		}
+		config := b.settings.config(e.topic.Configs)
+		for _, s := range e.slots {
+			if err := s.configure(ctx, config); err != nil {
+				b.o.Log.Error("partition runs with old settings", "partition", s.identity.Name.String(), "err", err)
+			}
+		}
+	}
+}
+
+// dropped returns the entries of topics that are in old and no longer in next.
+// They count as retiring before they leave the catalog, so that no moment is
+// left in which their objects look free to be deleted.
+func (b *Broker) dropped(old, next *Catalog) []*entry {
+	var gone []*entry
+	for id, e := range old.byID {
+		if _, stays := next.byID[id]; !stays {
+			b.retiring.begin(id)
+			gone = append(gone, e)
+		}
+	}
+	return gone
+}

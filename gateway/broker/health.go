@@ -1,0 +1,36 @@
+package broker
+
+// Health says how the node is doing.
+type Health struct {
+	Fenced     error    // the claim was lost: nothing is served
+	Publishing error    // why the last change of topics is not in the bucket yet
+	Opening    int      // partitions that were not tried yet
+	Partitions int      // all of them
+	Offline    []string // partitions that could not be opened or have failed, with the reason
+}
+
+// Health looks at every partition.
+func (b *Broker) Health() Health {
+	h := Health{Offline: []string{}}
+	if e := b.fenced.Load(); e != nil {
+		h.Fenced = e
+	}
+	if e := b.publishing.Load(); e != nil {
+		h.Publishing = e
+	}
+	for _, s := range b.Catalog().slots() {
+		h.Partitions++
+		st := s.state.Load()
+		switch {
+		case st.offline:
+			h.Offline = append(h.Offline, st.err.Error())
+		case st.owner == nil:
+			h.Opening++
+		default:
+			if err := st.owner.View().Err; err != nil && h.Fenced == nil {
+				h.Offline = append(h.Offline, s.identity.Name.String()+": "+err.Error())
+			}
+		}
+	}
+	return h
+}

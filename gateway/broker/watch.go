@@ -1,0 +1,81 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"github.com/strandline-io/strandline/tiers"
+)
+
+// every runs f each time the interval has passed, until ctx ends.
+func every(ctx context.Context, interval time.Duration, f func(context.Context)) {
+	t := time.NewTicker(interval)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			f(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// watchClaim reads the claim again and again. A bucket that cannot be reached
+// proves nothing: only a claim that is somebody else's fences.
+func (b *Broker) watchClaim(ctx context.Context) {
+	every(ctx, b.o.ClaimEvery, func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, b.o.ClaimEvery)
+		defer cancel()
+		err := b.o.Claim.Check(ctx)
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case tiers.KindOf(err) == tiers.StaleFence:
+			b.Fence(err)
+		default:
+			b.o.Log.Warn("cannot read the claim", "err", err)
+		}
+	})
+}
+
+// Fence stops this node from acknowledging or answering anything from now on,
+// because its hold on the bucket was lost. Only Close remains.
+func (b *Broker) Fence(reason error) {
+	e := tiers.E(tiers.NotLeader, "serve", "this node", "it was replaced and acknowledges nothing any more: %w", reason)
+	if !b.fenced.CompareAndSwap(nil, e) {
+		return
+	}
+	b.o.Log.Error("FENCED: another start has taken over the bucket. This node stops serving. "+
+		"If that was not meant to be, two nodes share one bucket prefix: stop both, then start the one that should stay", "err", reason)
+	for _, s := range b.Catalog().slots() {
+		s.mu.Lock()
+		if o := s.state.Load().owner; o != nil {
+			o.Fence(e)
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (b *Broker) snapshotForEver(ctx context.Context) {
+	every(ctx, b.o.SnapshotEvery, func(ctx context.Context) {
+		if b.fenced.Load() != nil {
+			return
+		}
+		err := b.o.Journal.Snapshot(ctx)
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case tiers.KindOf(err) == tiers.StaleFence:
+			b.Fence(err)
+		default:
+			b.o.Log.Warn("no snapshot of the control plane in the bucket, trying again later", "after", b.o.SnapshotEvery, "err", err)
+		}
+	})
+}
+
+func (b *Broker) checkpointForEver(ctx context.Context) {
+	every(ctx, b.o.CheckpointEvery, func(context.Context) {
+		if err := b.o.Disk.Checkpoint(); err != nil {
+			b.o.Log.Error("checkpoints were not written: recovery after a crash will read more", "err", err)
+		}
+	})
+}
