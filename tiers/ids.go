@@ -90,3 +90,21 @@ func (tp TopicPartition) String() string { return fmt.Sprintf("%s-%d", tp.Topic,
 
 // NodeID is the id of a node in the cluster, Kafka's broker id.
 type NodeID int32
+
+// MarshalText is Hex.
+func (id TopicID) MarshalText() ([]byte, error) { return []byte(id.Hex()), nil }
+
+// UnmarshalText is ParseTopicID.
+func (id *TopicID) UnmarshalText(b []byte) (err error) {
+	*id, err = ParseTopicID(string(b))
+	return err
+}
+
+// MarshalText is Hex.
+func (id SegmentID) MarshalText() ([]byte, error) { return []byte(id.Hex()), nil }
+
+// UnmarshalText is ParseSegmentID.
+func (id *SegmentID) UnmarshalText(b []byte) (err error) {
+	*id, err = ParseSegmentID(string(b))
+	return err
+}

@@ -1,0 +1,325 @@
+package control_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/strandline-io/strandline/gateway/control"
+	"github.com/strandline-io/strandline/gateway/control/model"
+	"github.com/strandline-io/strandline/tiers"
+	"github.com/strandline-io/strandline/tiers/partition"
+	"github.com/strandline-io/strandline/tiers/remote"
+	"github.com/strandline-io/strandline/tiers/remote/memory"
+)
+
+// node is a store with its session, claim and journal, as a start makes them.
+type node struct {
+	*control.Journal
+	store   control.Store
+	session control.Session
+	bucket  *memory.Bucket
+}
+
+func begin(t *testing.T, b *memory.Bucket, s control.Store) *node {
+	t.Helper()
+	id, err := s.Cluster(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := claimOptions(fmt.Sprint(t.Name(), len(b.Calls(memory.OpPut, "claim"))))
+	o.Cluster = id
+	claim, err := control.AcquireClaim(t.Context(), b, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := s.OpenSession(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{control.NewJournal(b, s, claim, hclog.NewNullLogger()), s, session, b}
+	n.snapshot(t)
+	return n
+}
+
+func (n *node) snapshot(t *testing.T) {
+	t.Helper()
+	if err := n.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n *node) create(t *testing.T, name string) control.Topic {
+	t.Helper()
+	topic, err := n.store.CreateTopic(t.Context(), n.session, control.NewTopic{Name: name, Partitions: 2, Configs: map[string]string{"segment.bytes": "1024"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.publish(t, topic.Rev)
+	return topic
+}
+
+func (n *node) publish(t *testing.T, rev control.Rev) {
+	t.Helper()
+	if err := n.Publish(t.Context(), rev); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// same compares what the bucket says with what the store holds.
+func (n *node) same(t *testing.T) control.JournalReport {
+	t.Helper()
+	want, err := n.store.Dump(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, rep, err := control.ReadJournal(t.Context(), n.bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Topics) == 0 {
+		got.Topics = want.Topics[:0]
+	}
+	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+		t.Fatalf("the bucket says\n%+v\nthe store holds\n%+v", got, want)
+	}
+	return rep
+}
+
+func TestJournalEveryChangeIsInTheBucketBeforeTheAnswer(t *testing.T) {
+	n := begin(t, memory.New(), model.New(model.Options{Now: clock}))
+	a := n.create(t, "orders")
+	n.same(t)
+	b := n.create(t, "payments")
+	n.same(t)
+	a, err := n.store.SetConfigs(t.Context(), n.session, a.ID, 0, map[string]string{"segment.bytes": "2048"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.publish(t, a.Rev)
+	n.same(t)
+	rev, err := n.store.DeleteTopic(t.Context(), n.session, b.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.publish(t, rev)
+	if rep := n.same(t); rep.Changes != 4 || len(rep.Damaged)+len(rep.Missing)+len(rep.Ignored) != 0 {
+		t.Fatalf("%+v", rep)
+	}
+}
+
+func TestJournalSnapshotHoldsEverything(t *testing.T) {
+	n := begin(t, memory.New(), model.New(model.Options{Now: clock}))
+	topic := n.create(t, "orders")
+	p := tiers.PartitionID{Topic: topic.ID, Index: 1}
+	seg := tiers.RemoteSegment{
+		ID: tiers.SegmentID{1}, Partition: p, Gen: 1, Base: 0, End: 10, Epochs: tiers.Lineage{{Epoch: 0, Start: 0}},
+		Size: 100, MetaSize: 50, CRC32C: 7, MaxTimestamp: 5, CreatedAt: clock(),
+	}
+	reg := control.RegistryOf(n.store, n.session)
+	f := partition.Fence{Partition: p, Gen: 1, Epoch: topic.Partitions[1].Epoch}
+	if err := errors.Join(reg.CopyStarted(t.Context(), f, seg), reg.CopyFinished(t.Context(), f, seg)); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.store.CommitOffsets(t.Context(), n.session, []control.OffsetCommit{{
+		Group: "billing", Partition: p, Gen: 1, Offset: 7, Epoch: 0, Metadata: "host-1", At: clock(),
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.store.ProducerIDs(t.Context(), n.session, 1000); err != nil {
+		t.Fatal(err)
+	}
+	n.snapshot(t)
+	n.same(t)
+}
+
+func TestJournalKeepsThreeSnapshots(t *testing.T) {
+	n := begin(t, memory.New(), model.New(model.Options{Now: clock}))
+	for i := range 6 {
+		n.create(t, fmt.Sprint("topic-", i))
+		n.snapshot(t)
+		n.same(t)
+	}
+	if got := len(n.bucket.Keys("cluster/snapshot/")); got != 3 {
+		t.Fatal(got, "snapshots")
+	}
+	if got := len(n.bucket.Keys("cluster/change/")); got != 2 {
+		t.Fatal(got, "changes, want those after the oldest snapshot")
+	}
+}
+
+// TestJournalBrokenListingRemovesNothing: report 104, no deletion is based on a
+// partial listing.
+func TestJournalBrokenListingRemovesNothing(t *testing.T) {
+	n := begin(t, memory.New(), model.New(model.Options{Now: clock}))
+	n.snapshot(t)
+	n.snapshot(t)
+	n.bucket.Add(memory.Fault{Ops: memory.OpList, Sticky: true, Err: remote.ErrUnavailable})
+	n.snapshot(t)
+	n.snapshot(t)
+	if got := len(n.bucket.Keys("cluster/snapshot/")); got != 5 {
+		t.Fatal(got, "snapshots are left")
+	}
+	if len(n.bucket.Calls(memory.OpDelete, "")) != 0 {
+		t.Fatal("something was deleted")
+	}
+}
+
+func TestJournalDamagedSnapshotFallsBack(t *testing.T) {
+	n := begin(t, memory.New(), model.New(model.Options{Now: clock}))
+	n.create(t, "orders")
+	n.snapshot(t)
+	n.create(t, "payments")
+	n.snapshot(t)
+	keys := n.bucket.Keys("cluster/snapshot/")
+	if err := n.bucket.FlipBit(keys[len(keys)-1], 50); err != nil {
+		t.Fatal(err)
+	}
+	rep := n.same(t)
+	if rep.Snapshot != keys[len(keys)-2] || len(rep.Damaged) != 1 || rep.Changes != 1 {
+		t.Fatalf("%+v", rep)
+	}
+}
+
+func TestJournalMissingAndDamagedChanges(t *testing.T) {
+	n := begin(t, memory.New(), model.New(model.Options{Now: clock}))
+	for i := range 4 {
+		n.create(t, fmt.Sprint("topic-", i))
+	}
+	keys := n.bucket.Keys("cluster/change/")
+	if err := errors.Join(n.bucket.Delete(t.Context(), keys[1]), n.bucket.FlipBit(keys[2], 40)); err != nil {
+		t.Fatal(err)
+	}
+	st, rep, err := control.ReadJournal(t.Context(), n.bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(st.Topics) != 2 || len(rep.Damaged) != 1 || !reflect.DeepEqual(rep.Missing, []control.Rev{2, 3}) {
+		t.Fatalf("%d topics, %+v", len(st.Topics), rep)
+	}
+}
+
+// TestJournalLateWriteOfAReplacedNode: node A was replaced by B, which started
+// from the same rows (a cloned disk). What A publishes afterwards does not count,
+// whether it comes before or after B's own changes.
+func TestJournalLateWriteOfAReplacedNode(t *testing.T) {
+	bucket := memory.New()
+	s := model.New(model.Options{Now: clock})
+	a := begin(t, bucket, s)
+	a.create(t, "orders")
+	st, err := s.Dump(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	clone := model.New(model.Options{Now: clock})
+	if err := clone.Load(t.Context(), st); err != nil {
+		t.Fatal(err)
+	}
+	b := begin(t, bucket, clone)
+	a.create(t, "late-1")
+	b.create(t, "payments")
+	a.create(t, "late-2")
+	rep := b.same(t)
+	if len(rep.Ignored) != 2 || rep.Generation != 2 {
+		t.Fatalf("%+v", rep)
+	}
+	for _, key := range rep.Ignored {
+		if !strings.HasSuffix(key, "-0000000001") {
+			t.Error("ignored", key)
+		}
+	}
+	// The same when B's snapshots are damaged: their names still say where B began.
+	for _, key := range bucket.Keys("cluster/snapshot/0000000002-") {
+		if err := bucket.FlipBit(key, 50); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, rep, err := control.ReadJournal(t.Context(), bucket)
+	if err != nil || len(rep.Ignored) != 2 || len(got.Topics) != 2 {
+		t.Fatalf("%d topics, %+v, %v", len(got.Topics), rep, err)
+	}
+}
+
+// TestJournalReplacedNodeRemovesNothing: its snapshot is late, too.
+func TestJournalReplacedNodeRemovesNothing(t *testing.T) {
+	bucket := memory.New()
+	s := model.New(model.Options{Now: clock})
+	a := begin(t, bucket, s)
+	b := begin(t, bucket, s)
+	for range 5 {
+		a.snapshot(t)
+	}
+	b.same(t)
+	if got := len(bucket.Keys("cluster/snapshot/0000000002-")); got != 1 {
+		t.Fatal("the snapshot of the newer generation is gone")
+	}
+}
+
+func TestJournalPublishIsSharedAndOrdered(t *testing.T) {
+	n := begin(t, memory.New(), model.New(model.Options{Now: clock}))
+	const topics = 40
+	var wg sync.WaitGroup
+	for i := range topics {
+		wg.Go(func() {
+			topic, err := n.store.CreateTopic(t.Context(), n.session, control.NewTopic{Name: fmt.Sprint("t", i), Partitions: 1, Configs: map[string]string{}})
+			if err == nil {
+				err = n.Publish(t.Context(), topic.Rev)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	calls := n.bucket.Calls(memory.OpPut, "cluster/change/")
+	if len(calls) != topics {
+		t.Fatal(len(calls), "writes for", topics, "changes")
+	}
+	for i := 1; i < len(calls); i++ {
+		if calls[i].Key <= calls[i-1].Key {
+			t.Fatal("out of order:", calls[i-1].Key, calls[i].Key)
+		}
+	}
+	n.same(t)
+}
+
+func TestJournalPublishFailsAndIsRepeated(t *testing.T) {
+	n := begin(t, memory.New(), model.New(model.Options{Now: clock}))
+	n.bucket.Add(memory.Fault{Ops: memory.OpPut, Key: "change", Err: remote.ErrUnavailable})
+	topic, err := n.store.CreateTopic(t.Context(), n.session, control.NewTopic{Name: "orders", Partitions: 1, Configs: map[string]string{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Publish(t.Context(), topic.Rev); tiers.KindOf(err) != tiers.RemoteUnavailable {
+		t.Fatal(err)
+	}
+	n.publish(t, topic.Rev)
+	n.same(t)
+	if err := n.Publish(t.Context(), topic.Rev+1); tiers.KindOf(err) != tiers.InvalidRequest {
+		t.Fatal("a revision that does not exist was published:", err)
+	}
+}
+
+func TestJournalEmptyBucket(t *testing.T) {
+	st, rep, err := control.ReadJournal(t.Context(), memory.New())
+	if err != nil || st.Cluster != "" || rep.Snapshot != "" || rep.Generation != 0 {
+		t.Fatal(st, rep, err)
+	}
+}
+
+func TestJournalUnreachableBucketIsAnError(t *testing.T) {
+	n := begin(t, memory.New(), model.New(model.Options{Now: clock}))
+	n.create(t, "orders")
+	for _, op := range []memory.Op{memory.OpGet, memory.OpList} {
+		b := n.bucket.Clone()
+		b.Add(memory.Fault{Ops: op, Key: "cluster/", Skip: 1, Sticky: true, Err: remote.ErrUnavailable})
+		if _, _, err := control.ReadJournal(t.Context(), b); tiers.KindOf(err) != tiers.RemoteUnavailable {
+			t.Errorf("op %s: %v", op, err)
+		}
+	}
+}

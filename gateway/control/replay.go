@@ -1,0 +1,194 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/strandline-io/strandline/tiers"
+	"github.com/strandline-io/strandline/tiers/remote"
+)
+
+// JournalReport says what ReadJournal found.
+type JournalReport struct {
+	Snapshot string // key of the snapshot that was used, empty if none
+	// SnapshotGeneration is the generation of the claim under which it was written.
+	SnapshotGeneration int64
+	At                 time.Time // when the snapshot was written
+	Changes            int       // changes applied after it
+	Ignored            []string  // changes that a replaced node wrote too late
+	Damaged            []string  // keys that did not decode, with the reason
+	Missing            []Rev     // revisions whose change is not in the bucket
+	Generation         int64     // of the claim, 0 if there is none
+}
+
+// ReadJournal returns the newest valid snapshot with the changes after it
+// applied, and what it read. A damaged snapshot is reported and the one before it
+// is used. A bucket without a journal is a State without a cluster.
+func ReadJournal(ctx context.Context, b remote.Bucket) (State, JournalReport, error) {
+	var rep JournalReport
+	claim, ok, err := ReadClaim(ctx, b)
+	switch {
+	case tiers.KindOf(err) == tiers.CorruptMessage:
+		rep.Damaged = append(rep.Damaged, fmt.Sprintf("%s: %v", claimKey, err))
+	case err != nil:
+		return State{}, rep, claimError("read journal", b, err)
+	case ok:
+		rep.Generation = claim.Generation
+	}
+	names, err := listSnapshots(ctx, b)
+	if err != nil {
+		return State{}, rep, claimError("read journal", b, err)
+	}
+	st, used, err := readNewest(ctx, b, names, &rep)
+	if err != nil {
+		return State{}, rep, err
+	}
+	if st.Cluster == "" {
+		st.Cluster = claim.Cluster
+	}
+	if err := applyChanges(ctx, b, &st, used, starts(names), &rep); err != nil {
+		return State{}, rep, err
+	}
+	st.Sort()
+	return st, rep, nil
+}
+
+// readNewest reads snapshots from the newest on until one decodes.
+func readNewest(ctx context.Context, b remote.Bucket, names []snapshotName, rep *JournalReport) (State, snapshotName, error) {
+	for _, n := range slices.Backward(names) {
+		obj, err := b.Stat(ctx, n.key())
+		if err != nil && !errors.Is(err, remote.ErrNotFound) {
+			return State{}, n, claimError("read journal", b, err)
+		}
+		raw, _, err := readObject(ctx, b, n.key(), maxObject)
+		if unreachable(err) {
+			return State{}, n, claimError("read journal", b, err)
+		}
+		if err == nil {
+			var st State
+			if st, err = decodeSnapshot(raw); err == nil {
+				rep.Snapshot, rep.SnapshotGeneration, rep.At = n.key(), n.generation, obj.Modified
+				return st, n, nil
+			}
+		}
+		rep.Damaged = append(rep.Damaged, fmt.Sprintf("%s: %v", n.key(), err))
+	}
+	return State{}, snapshotName{}, nil
+}
+
+// unreachable tells an object that cannot be had now from one that is damaged or
+// gone.
+func unreachable(err error) bool {
+	for _, kind := range []error{
+		remote.ErrUnavailable, remote.ErrThrottled, remote.ErrDenied, remote.ErrNoBucket,
+		context.Canceled, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// start is where a generation began.
+type start struct {
+	generation int64
+	rev        Rev
+}
+
+// starts returns the revision at which each generation began, from the names of
+// its snapshots: a name tells it even if the snapshot itself is damaged.
+func starts(names []snapshotName) []start {
+	var out []start
+	for _, n := range names {
+		if i := len(out) - 1; i >= 0 && out[i].generation == n.generation {
+			out[i].rev = min(out[i].rev, n.rev)
+			continue
+		}
+		out = append(out, start{n.generation, n.rev})
+	}
+	return out
+}
+
+// applyChanges brings st forward by the changes after the snapshot that it came
+// from. Per generation, changes count up to where the next generation began.
+func applyChanges(ctx context.Context, b remote.Bucket, st *State, used snapshotName, gens []start, rep *JournalReport) error {
+	all, err := listChanges(ctx, b)
+	if err != nil {
+		return claimError("read journal", b, err)
+	}
+	for _, c := range all {
+		if c.rev <= used.rev && c.generation <= used.generation {
+			continue
+		}
+		if !counts(c, used, gens) {
+			rep.Ignored = append(rep.Ignored, changeKey(c.rev, c.generation))
+			continue
+		}
+		raw, _, err := readObject(ctx, b, changeKey(c.rev, c.generation), maxObject)
+		if unreachable(err) {
+			return claimError("read journal", b, err)
+		}
+		var change Change
+		if err == nil {
+			change, err = decodeChange(raw)
+		}
+		if err == nil && change.Rev != c.rev {
+			err = fmt.Errorf("holds revision %d", change.Rev)
+		}
+		if err != nil {
+			rep.Damaged = append(rep.Damaged, fmt.Sprintf("%s: %v", changeKey(c.rev, c.generation), err))
+			continue
+		}
+		for st.Rev+1 < change.Rev {
+			st.Rev++
+			rep.Missing = append(rep.Missing, st.Rev)
+		}
+		st.apply(change)
+		rep.Changes++
+	}
+	return nil
+}
+
+// counts reports whether the change belongs to the history that used began: it is
+// of a generation from there on, above where that generation began, and not above
+// where the next one began.
+func counts(c changeName, used snapshotName, gens []start) bool {
+	if c.generation < used.generation {
+		return false
+	}
+	for _, g := range gens {
+		if g.generation > c.generation && c.rev > g.rev {
+			return false // written late by a node that had been replaced
+		}
+		if g.generation == c.generation && c.rev <= g.rev {
+			return false // a generation writes nothing below its start
+		}
+	}
+	return true
+}
+
+// apply brings st forward by one change.
+func (st *State) apply(c Change) {
+	st.Rev = max(st.Rev, c.Rev)
+	i := slices.IndexFunc(st.Topics, func(t Topic) bool { return t.ID == c.Topic.ID })
+	switch {
+	case c.Deleted:
+		if i >= 0 {
+			st.Topics = slices.Delete(st.Topics, i, i+1)
+		}
+		st.Offsets = slices.DeleteFunc(st.Offsets, func(o OffsetCommit) bool { return o.Partition.Topic == c.Topic.ID })
+		for k := range st.Segments {
+			if st.Segments[k].Partition.Topic == c.Topic.ID {
+				st.Segments[k].State = tiers.DeleteStarted
+			}
+		}
+	case i >= 0:
+		st.Topics[i] = c.Topic
+	default:
+		st.Topics = append(st.Topics, c.Topic)
+	}
+}
