@@ -17,12 +17,12 @@ func SafeRange(s tiers.RemoteSegment, t Truth) (start, end tiers.Offset) {
 		return start, start
 	}
 	start = max(start, t.Lineage[0].Start)
-	return start, max(start, agree(s.Epochs, t.Lineage, start, min(s.End, t.Bound)))
+	return start, max(start, Agree(s.Epochs, t.Lineage, start, min(s.End, t.Bound)))
 }
 
-// agree returns the largest b <= end for which a and b name the same epoch for
-// all offsets in [o, b).
-func agree(a, b tiers.Lineage, o, end tiers.Offset) tiers.Offset {
+// Agree returns the largest b in [o, end] for which a and b name the same epoch for
+// all offsets in [o, b); end itself if end is not above o.
+func Agree(a, b tiers.Lineage, o, end tiers.Offset) tiers.Offset {
 	for o < end {
 		if a.EpochFor(o) != b.EpochFor(o) {
 			return o
