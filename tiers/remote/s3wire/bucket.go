@@ -1,0 +1,97 @@
+package s3wire
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/strandline-io/strandline/tiers"
+	"github.com/strandline-io/strandline/tiers/remote"
+)
+
+// Bucket is remote.Bucket over a Client.
+type Bucket struct {
+	cfg       Config
+	driver    string
+	client    Client
+	transport *Transport
+
+	// oneByOne is set once the store has refused DeleteObjects: some want a
+	// Content-MD5 that the SDKs no longer send.
+	oneByOne atomic.Bool
+}
+
+var _ remote.Bucket = (*Bucket)(nil)
+
+// NewBucket joins what a driver made. The configuration has its defaults and is
+// valid; the client sends over the transport.
+func NewBucket(driver string, c Config, client Client, t *Transport) *Bucket {
+	return &Bucket{cfg: c, driver: driver, client: client, transport: t}
+}
+
+// Caps says what the store can do. Whether it truly obeys conditions is for the
+// self-test at start-up to find out.
+func (b *Bucket) Caps() remote.Caps {
+	return remote.Caps{ConditionalPut: true, StoresCRC32C: b.cfg.Checksum == ChecksumCRC32C}
+}
+
+// String is the bucket's URL without secrets.
+func (b *Bucket) String() string { return b.cfg.URL(b.driver) }
+
+// Close closes the idle connections. Calls under way go on.
+func (b *Bucket) Close() error {
+	b.transport.CloseIdleConnections()
+	return nil
+}
+
+// full is the whole key of a key below the prefix.
+func (b *Bucket) full(key string) string { return b.root() + key }
+
+// root is what every whole key starts with.
+func (b *Bucket) root() string {
+	if b.cfg.Prefix == "" {
+		return ""
+	}
+	return b.cfg.Prefix + "/"
+}
+
+// relative is the key below the prefix; ok is false for a key outside of it.
+func (b *Bucket) relative(whole string) (key string, ok bool) {
+	return strings.CutPrefix(whole, b.root())
+}
+
+// place names an object, or the bucket, in errors.
+func (b *Bucket) place(key string) string {
+	return "s3://" + b.cfg.Bucket + "/" + b.full(key)
+}
+
+// attempt is the context of one request that carries size bytes. grace is how
+// long the store may work on it besides. done must be called.
+func (b *Bucket) attempt(ctx context.Context, size int64, grace time.Duration) (rctx context.Context, f *flight, done context.CancelFunc) {
+	const rate = 1 << 20 // bytes per second: less is a failure
+	limit := b.cfg.HTTP.Attempt + time.Duration(size/rate)*time.Second + grace
+	rctx, done = context.WithTimeout(ctx, limit)
+	rctx, f = withFlight(rctx, grace)
+	return rctx, f, done
+}
+
+// checkCond refuses conditions that no store could decide, and conditional
+// bodies whose refusal could get lost.
+func (b *Bucket) checkCond(key string, size int64, c remote.Cond) error {
+	switch {
+	case c == remote.Cond{}:
+		return nil
+	case c.Absent && c.ETag != "":
+		return tiers.E(tiers.InvalidRequest, "put", b.place(key), "the object cannot both be absent and have ETag %s", c.ETag)
+	case size > MaxConditional:
+		return tiers.E(tiers.MessageTooLarge, "put", b.place(key), "%d bytes under a condition: at most %d are safe", size, MaxConditional)
+	}
+	return nil
+}
+
+// badListing is the error of a store that breaks the rules of a listing.
+func (b *Bucket) badListing(op, format string, args ...any) error {
+	return failf(op, b.place(""), "%w: the store's listing is broken: %s", remote.ErrUnavailable, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,165 @@
+package s3wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/strandline-io/strandline/tiers/remote"
+)
+
+// abortTime bounds the clean-up of a failed upload, which goes on when the
+// caller's context has ended.
+const abortTime = 15 * time.Second
+
+// putParts uploads body as sections of it, several at once, without buffers of
+// its own. The object appears when the upload is completed; if anything fails
+// before, the upload is dropped (report 137).
+func (b *Bucket) putParts(ctx context.Context, key string, body remote.Body) (remote.Object, error) {
+	cuts := cutParts(body.Size(), b.cfg.PartSize)
+	crc, err := remote.BodyCRC32C(body)
+	if err != nil {
+		return remote.Object{}, remote.Fail("put", b.place(key), err)
+	}
+	rctx, f, done := b.attempt(ctx, 0, 0)
+	id, err := b.client.CreateUpload(rctx, b.full(key), b.cfg.Checksum)
+	done()
+	if err != nil {
+		return remote.Object{}, b.fail(ctx, "begin upload", key, reads, f, err)
+	}
+	parts, sent, err := b.sendParts(ctx, key, id, body, cuts)
+	if err == nil && sent != crc {
+		err = remote.Fail("put", b.place(key), errBodyChanged)
+	}
+	if err != nil {
+		return remote.Object{}, b.abandon(ctx, key, id, err)
+	}
+	etag, err := b.complete(ctx, key, id, body.Size(), parts, crc)
+	if err != nil {
+		return remote.Object{}, b.abandon(ctx, key, id, err)
+	}
+	return b.stored(key, body.Size(), etag, crc), nil
+}
+
+// cut is the range of one part.
+type cut struct{ off, n int64 }
+
+// cutParts divides size bytes into parts of partSize, or of more where there
+// would be too many.
+func cutParts(size, partSize int64) []cut {
+	if size > partSize*maxParts {
+		partSize = (size + maxParts - 1) / maxParts
+	}
+	cuts := make([]cut, 0, (size+partSize-1)/partSize)
+	for off := int64(0); off < size; off += partSize {
+		cuts = append(cuts, cut{off, min(partSize, size-off)})
+	}
+	return cuts
+}
+
+// sendParts returns when no part is under way any more, so that an abort leaves
+// nothing behind.
+func (b *Bucket) sendParts(ctx context.Context, key, id string, body remote.Body, cuts []cut) ([]Part, uint32, error) {
+	parts := make([]Part, len(cuts))
+	crcs := make([]uint32, len(cuts))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(b.cfg.Concurrency)
+	for i, c := range cuts {
+		g.Go(func() error {
+			if gctx.Err() != nil {
+				return remote.Fail("upload parts", b.place(key), context.Cause(gctx))
+			}
+			var err error
+			parts[i], crcs[i], err = b.sendPart(ctx, gctx, key, id, i+1, body, c)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, 0, err
+	}
+	var crc uint32
+	for i, c := range cuts {
+		crc = combineCRC(crc, crcs[i], c.n)
+	}
+	return parts, crc, nil
+}
+
+// sendPart uploads one part. ctx is the caller's, gctx ends when another part
+// has failed.
+func (b *Bucket) sendPart(ctx, gctx context.Context, key, id string, number int, body remote.Body, c cut) (Part, uint32, error) {
+	op := fmt.Sprintf("upload part %d", number)
+	src, err := openSummed(body, c.off, c.n, b.cfg.Checksum)
+	if err != nil {
+		return Part{}, 0, remote.Fail(op, b.place(key), err)
+	}
+	defer src.Close()
+	rctx, f, done := b.attempt(gctx, c.n, 0)
+	defer done()
+	got, err := b.client.UploadPart(rctx, b.full(key), id, number, Upload{Body: src, Size: c.n, Sum: src.sum})
+	if err != nil {
+		return Part{}, 0, uploadGone(b.fail(ctx, op, key, reads, f, err))
+	}
+	if err := b.compare(key, src.sum, got.CRC32C); err != nil {
+		return Part{}, 0, err
+	}
+	return Part{Number: number, ETag: TrimETag(got.ETag), CRC32C: src.sum.CRC32C}, src.crc, nil
+}
+
+func (b *Bucket) complete(ctx context.Context, key, id string, size int64, parts []Part, crc uint32) (etag string, err error) {
+	var whole Sum
+	if b.cfg.Checksum == ChecksumCRC32C {
+		whole.CRC32C = encodeCRC(crc)
+	}
+	// Some stores copy the parts together before they answer: a second for
+	// every 16 MiB.
+	rctx, f, done := b.attempt(ctx, 0, time.Duration(size>>24)*time.Second)
+	defer done()
+	got, err := b.client.CompleteUpload(rctx, b.full(key), id, parts, whole)
+	if err != nil {
+		return "", uploadGone(b.fail(ctx, "complete upload", key, writes, f, err))
+	}
+	if err := b.compare(key, whole, got.CRC32C); err != nil {
+		return "", err
+	}
+	return got.ETag, nil
+}
+
+// uploadGone says in words that can be acted on that the store no longer knows
+// an upload: a lifecycle rule or another node's AbortStale dropped it. Nothing
+// was written; the whole Put may be tried again.
+func uploadGone(err error) error {
+	if errors.Is(err, remote.ErrNotFound) {
+		return failf("upload", "", "%w: it was dropped meanwhile: %v", remote.ErrUnavailable, err)
+	}
+	return err
+}
+
+// abandon drops an upload after err, and says so if that fails too.
+func (b *Bucket) abandon(ctx context.Context, key, id string, err error) error {
+	var aerr error
+	for range 2 {
+		if aerr = b.abort(context.WithoutCancel(ctx), b.full(key), id); aerr == nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w (the unfinished upload stays for AbortStale: %v)", err, aerr)
+}
+
+// abort drops an upload by its whole key. One that is gone is no error.
+func (b *Bucket) abort(ctx context.Context, whole, id string) error {
+	actx, cancel := context.WithTimeout(ctx, abortTime)
+	defer cancel()
+	actx, f := withFlight(actx, 0)
+	err := b.client.AbortUpload(actx, whole, id)
+	if err == nil {
+		return nil
+	}
+	key, _ := b.relative(whole)
+	if err = b.fail(ctx, "abort upload", key, reads, f, err); errors.Is(err, remote.ErrNotFound) {
+		return nil
+	}
+	return err
+}
