@@ -1,0 +1,49 @@
+package sqlite_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/strandline-io/strandline/gateway/control"
+	"github.com/strandline-io/strandline/gateway/control/controltest"
+	"github.com/strandline-io/strandline/gateway/control/sqlite"
+	"github.com/strandline-io/strandline/tiers/fsys"
+	"github.com/strandline-io/strandline/tiers/fsys/mem"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// engine opens stores of the suite at path on what newFS returns.
+func engine(newFS func(t testing.TB) (fs fsys.FS, path string)) controltest.Engine {
+	places := map[control.Store]func(t testing.TB) control.Store{}
+	return controltest.Engine{
+		Open: func(t testing.TB, o controltest.Options) control.Store {
+			fs, path := newFS(t)
+			var again func(t testing.TB) control.Store
+			again = func(t testing.TB) control.Store {
+				s, err := sqlite.Open(fs, path, sqlite.Options{Now: o.Now, Rand: o.Rand, QuickCheck: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				places[s] = again
+				return s
+			}
+			return again(t)
+		},
+		Reopen: func(t testing.TB, s control.Store) control.Store {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return places[s](t)
+		},
+	}
+}
+
+func onMem(testing.TB) (fsys.FS, string) { return mem.New(), "/control.db" }
+
+func onDisk(t testing.TB) (fsys.FS, string) { return fsys.OS{}, t.TempDir() + "/control.db" }
+
+func TestConformance(t *testing.T) { controltest.Run(t, engine(onMem)) }
+
+func TestConformanceOnDisk(t *testing.T) { controltest.Run(t, engine(onDisk)) }
