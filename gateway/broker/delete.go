@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -202,9 +203,9 @@ func parsePartitionDir(name string) (tiers.PartitionID, bool) {
 	if err != nil {
 		return tiers.PartitionID{}, false
 	}
-	var index int32
-	if _, err := fmt.Sscanf(digits, "%d", &index); err != nil || fmt.Sprint(index) != digits {
+	index, err := strconv.ParseUint(digits, 10, 31)
+	if err != nil || strconv.FormatUint(index, 10) != digits {
 		return tiers.PartitionID{}, false
 	}
-	return tiers.PartitionID{Topic: id, Index: index}, true
+	return tiers.PartitionID{Topic: id, Index: int32(index)}, true
 }

@@ -45,11 +45,12 @@ type slotState struct {
 func (b *Broker) newSlot(t control.Topic, p control.Partition, c partition.Config) *slot {
 	s := &slot{
 		identity: partition.Identity{
-			ID:    tiers.PartitionID{Topic: t.ID, Index: p.Index},
-			Name:  tiers.TopicPartition{Topic: t.Name, Partition: p.Index},
-			Gen:   p.Gen,
-			Epoch: p.Epoch,
-			Node:  b.o.Node.ID,
+			ID:       tiers.PartitionID{Topic: t.ID, Index: p.Index},
+			Name:     tiers.TopicPartition{Topic: t.Name, Partition: p.Index},
+			Gen:      p.Gen,
+			Epoch:    p.Epoch,
+			Node:     b.o.Node.ID,
+			LogStart: p.LogStart,
 		},
 		done:   make(chan struct{}),
 		tried:  make(chan struct{}),

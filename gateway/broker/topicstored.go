@@ -45,6 +45,9 @@ func storedSettings() []TopicSetting {
 		list("follower.replication.throttled.replicas", "Replicas whose fetches are throttled."),
 	}
 	for i := range list {
+		if list[i].Valid == list[i].Default {
+			continue // it says what is true here
+		}
 		list[i].Stored = true
 		list[i].Doc += " Stored without effect."
 	}
