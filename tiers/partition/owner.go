@@ -2,9 +2,12 @@ package partition
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/strandline-io/strandline/tiers"
 	"github.com/strandline-io/strandline/tiers/fsys"
@@ -35,6 +38,19 @@ type Config struct {
 	Remote          bool          // remote.storage.enable
 }
 
+// check refuses what no partition can run with.
+func (c Config) check(place string) error {
+	switch {
+	case c.Local.SegmentBytes <= 0:
+		return tiers.E(tiers.InvalidConfig, "configure", place, "segment.bytes is %d: it must be above 0", c.Local.SegmentBytes)
+	case c.Ack > AckOS:
+		return tiers.E(tiers.InvalidConfig, "configure", place, "ack mode %d is not known: use fsync, interval or os", c.Ack)
+	case c.Ack == AckInterval && c.FlushEvery <= 0:
+		return tiers.E(tiers.InvalidConfig, "configure", place, "ack mode interval needs an interval above 0, not %s", c.FlushEvery)
+	}
+	return nil
+}
+
 // Identity is which partition an owner owns.
 type Identity struct {
 	ID    tiers.PartitionID
@@ -42,6 +58,9 @@ type Identity struct {
 	Gen   tiers.HistoryGen
 	Epoch tiers.LeaderEpoch // of this node's leadership
 	Node  tiers.NodeID
+	// LogStart is the log start in the control plane's row. The larger of it and
+	// the disk's wins (report 057).
+	LogStart tiers.Offset
 }
 
 // Fence goes with every change that an owner asks of the control plane, which
@@ -69,20 +88,6 @@ type Registry interface {
 	DeleteFinished(ctx context.Context, f Fence, id tiers.SegmentID) error
 }
 
-// Scheduler runs jobs away from the loop. The product's is a bounded pool; the
-// tests' holds a job by its point (spec s14).
-type Scheduler interface {
-	// Go runs f on a worker, sooner or later. It does not block.
-	Go(p Point, f func())
-}
-
-// Point names a border between two jobs.
-type Point struct {
-	Name      string // "copy.started", "copy.uploaded", ...
-	Partition tiers.TopicPartition
-	Offset    tiers.Offset // what the job is about, NoOffset if nothing
-}
-
 // Deps is what an owner is handed. Nothing of it changes.
 type Deps struct {
 	FS        fsys.FS
@@ -96,160 +101,171 @@ type Deps struct {
 	NewID     func() tiers.SegmentID
 	Log       hclog.Logger
 	Metrics   *Metrics // may be nil
+	// Jitter spreads the tries of many owners over a delay. Nil: somewhere
+	// between half of it and all of it.
+	Jitter func(time.Duration) time.Duration
+	// QueueBytes bounds the bytes of appends that wait for the loop: callers
+	// beyond it wait at the door. 0: 32 MiB.
+	QueueBytes int64
 }
 
 // Owner is the door to one partition. All methods are safe for concurrent use.
-type Owner struct{}
+type Owner struct {
+	id    Identity
+	deps  Deps
+	place string // names the partition in errors
+
+	config   atomic.Pointer[Config] // what Append validates with
+	view     atomic.Pointer[View]
+	subs     subscribers
+	room     *semaphore.Weighted // bytes of appends under way
+	roomSize int64
+
+	// To the loop. All of them hand over without a queue, so whatever the loop
+	// has not taken is still its sender's.
+	appends  chan *appendCall
+	mail     chan letter
+	outcomes chan finished // holds maxJobs: a worker never waits for the loop
+
+	fenced    atomic.Pointer[error]
+	fenceOnce sync.Once
+	fence     chan struct{} // closed after fenced was set
+
+	closeOnce sync.Once
+	closing   chan struct{}
+	closeCtx  context.Context // of the first Close; set before closing is closed
+	done      chan struct{}
+	closeErr  error // set before done is closed
+}
 
 // Open opens the partition's local log, or starts an empty one at the end of the
 // remote cover, and runs its loop until Close. It blocks while the log recovers.
-func Open(ctx context.Context, id Identity, c Config, d Deps) (*Owner, error) { panic("contract") }
+func Open(ctx context.Context, id Identity, c Config, d Deps) (*Owner, error) {
+	s, err := openState(ctx, id, c, d)
+	if err != nil {
+		return nil, err
+	}
+	o := newOwner(id, c, d)
+	o.publish(s)
+	go o.loop(s)
+	return o, nil
+}
 
 // View returns the latest picture of the partition: never nil.
-func (o *Owner) View() *View { panic("contract") }
+func (o *Owner) View() *View { return o.view.Load() }
 
 // Identity is which partition this is.
-func (o *Owner) Identity() Identity { panic("contract") }
+func (o *Owner) Identity() Identity { return o.id }
 
-// Subscribe has c get a value, if it has room, whenever a View is published that
-// a waiting fetch could want: more committed records, another epoch, the end.
-// The returned function ends that.
-func (o *Owner) Subscribe(c chan<- struct{}) (cancel func()) { panic("contract") }
-
-// AppendRequest is one batch of a Produce request.
-type AppendRequest struct {
-	// Batch is exactly one record batch v2 as it came over the wire. Append
-	// stamps it in place, so the caller must not use it afterwards.
-	Batch []byte
-	// AllowZstd is false for clients that are too old for it (Produce < 7).
-	AllowZstd bool
+// letter is a step that somebody wants the loop to take.
+type letter struct {
+	step func(*state)
+	ran  chan struct{} // closed once the View shows what step did
 }
 
-// AppendResult is where a batch went.
-type AppendResult struct {
-	Base       tiers.Offset
-	AppendTime int64 // milliseconds since 1970, -1 unless the topic stamps the append time
-	LogStart   tiers.Offset
+// do has the loop take a step and waits until the View shows it. What step
+// writes may be read only after do returned nil: if ctx ends first, step may
+// still run.
+func (o *Owner) do(ctx context.Context, op string, step func(*state)) error {
+	if err := o.refusal(op); err != nil {
+		return err
+	}
+	l := letter{step, make(chan struct{})}
+	select {
+	case o.mail <- l:
+	case <-ctx.Done():
+		return tiers.E(tiers.TimedOut, op, o.place, "%w", context.Cause(ctx))
+	case <-o.done:
+		return o.closed(op)
+	}
+	select {
+	case <-l.ran:
+		return nil
+	case <-ctx.Done():
+		return tiers.E(tiers.TimedOut, op, o.place, "the outcome is unknown: %w", context.Cause(ctx))
+	}
 }
 
-// Append validates the batch, gives it offsets, writes it and returns when the
-// topic's ack mode is met. A duplicate of an idempotent producer's recent batch
-// is a success with the offset that it got the first time. If ctx ends first the
-// outcome is unknown to the caller: TimedOut.
-func (o *Owner) Append(ctx context.Context, r AppendRequest) (AppendResult, error) {
-	panic("contract")
+// refusal is why the doors are shut, nil while they are open.
+func (o *Owner) refusal(op string) error {
+	if err := o.fencedErr(op); err != nil {
+		return err
+	}
+	select {
+	case <-o.closing:
+		return o.closed(op)
+	default:
+		return nil
+	}
 }
 
-// Isolation is a consumer's isolation level.
-type Isolation int8
-
-// The isolation levels, as on the wire.
-const (
-	ReadUncommitted Isolation = iota
-	ReadCommitted
-)
-
-// ReadRequest asks for records.
-type ReadRequest struct {
-	From         tiers.Offset
-	CurrentEpoch tiers.LeaderEpoch // what the client believes; NoEpoch: not given
-	FetchedEpoch tiers.LeaderEpoch // LastFetchedEpoch; NoEpoch: not given
-	MaxBytes     int
-	MinOne       bool // the first batch may be larger than MaxBytes (KIP-74)
-	Isolation    Isolation
-	LocalOnly    bool
-	Alloc        func(n int) []byte // nil: allocate
+func (o *Owner) closed(op string) error {
+	return tiers.E(tiers.Closed, op, o.place, "the partition is being closed on this node")
 }
 
-// ReadResult is what a read found.
-type ReadResult struct {
-	View      *View // what it was read under
-	Records   []byte
-	Aborted   []local.AbortedTxn // only for ReadCommitted
-	Diverging *EpochEnd          // not nil: the client's history diverged; no records
-	Remote    bool               // came from the bucket
+func (o *Owner) fencedErr(op string) error {
+	if reason := o.fenced.Load(); reason != nil {
+		return tiers.E(tiers.NotLeader, op, o.place, "this node was replaced: %w", *reason)
+	}
+	return nil
 }
-
-// EpochEnd is a leader epoch and the offset at which it ends.
-type EpochEnd struct {
-	Epoch tiers.LeaderEpoch
-	End   tiers.Offset
-}
-
-// Read returns whole batches from From on, from whichever tier holds them, and
-// never waits for records to arrive; it does wait for the bucket, until ctx
-// ends. The chunks then still arrive, for the next try. Error kinds:
-// OffsetOutOfRange below LogStart or above the readable end (View is set),
-// FencedLeaderEpoch, UnknownLeaderEpoch, NotLeader, RemoteUnavailable,
-// StorageFailed, CorruptMessage.
-func (o *Owner) Read(ctx context.Context, r ReadRequest) (ReadResult, error) { panic("contract") }
-
-// Special timestamps of ListOffsets.
-const (
-	Latest                = -1
-	Earliest              = -2
-	MaxTimestamp          = -3 // KIP-734
-	EarliestLocal         = -4 // KIP-405
-	LatestTiered          = -5 // KIP-1005
-	EarliestPendingUpload = -6 // KIP-1023
-)
-
-// OffsetAt is an answer of ListOffset.
-type OffsetAt struct {
-	Offset    tiers.Offset // NoOffset: there is none
-	Timestamp int64        // -1: none
-	Epoch     tiers.LeaderEpoch
-}
-
-// ListOffset answers a special timestamp or finds the first record with a
-// timestamp >= ts over all tiers (spec s6.5).
-func (o *Owner) ListOffset(ctx context.Context, ts int64, iso Isolation, current tiers.LeaderEpoch) (OffsetAt, error) {
-	panic("contract")
-}
-
-// EpochEnd answers OffsetForLeaderEpoch: the largest epoch that is not above q
-// and its end. Undefined is {NoEpoch, NoOffset}.
-func (o *Owner) EpochEnd(current, q tiers.LeaderEpoch) (EpochEnd, error) { panic("contract") }
-
-// Configure changes the settings.
-func (o *Owner) Configure(ctx context.Context, c Config) error { panic("contract") }
 
 // Fence stops the owner from acknowledging, answering or copying anything from
 // now on, because this node or its hold on the bucket was replaced: every call
 // fails with NotLeader and the reason. Only Close remains.
-func (o *Owner) Fence(reason error) { panic("contract") }
-
-// Roll closes the active segment now, if it holds records.
-func (o *Owner) Roll(ctx context.Context) error { panic("contract") }
-
-// CopyAll has every closed segment copied, and returns when RemoteEnd has reached
-// the end of the last one that was closed at the call, or with the first error.
-func (o *Owner) CopyAll(ctx context.Context) error { panic("contract") }
-
-// Segments lists the segments of both tiers, by base.
-func (o *Owner) Segments(ctx context.Context) ([]SegmentInfo, error) { panic("contract") }
-
-// SegmentInfo is a segment in one or both tiers.
-type SegmentInfo struct {
-	Base, Next   tiers.Offset
-	Tier         string // "local", "remote", "both"
-	State        string // "active", "closed", "copying", or a tiers.SegmentState
-	Bytes        int64
-	MaxTimestamp int64
-	Epochs       tiers.Lineage
-	Key          string // of the records object
+func (o *Owner) Fence(reason error) {
+	o.fenceOnce.Do(func() {
+		o.fenced.Store(&reason)
+		close(o.fence)
+	})
 }
 
-// Close refuses new work, lets workers end, syncs, closes the log cleanly and
-// returns. If ctx ends first, copies are abandoned and the log is closed all the
-// same.
-func (o *Owner) Close(ctx context.Context) error { panic("contract") }
+// Configure changes the settings.
+func (o *Owner) Configure(ctx context.Context, c Config) (err error) {
+	if err := c.check(o.place); err != nil {
+		return err
+	}
+	var failed error
+	if err := o.do(ctx, "configure", func(s *state) { failed = s.onConfigure(c) }); err != nil {
+		return err
+	}
+	if failed == nil {
+		o.config.Store(&c)
+	}
+	return failed
+}
 
-// View is an immutable picture of a partition.
-type View struct {
-	tiers.Watermarks
-	History tiers.HistoryID
-	Epoch   tiers.LeaderEpoch
-	Lineage tiers.Lineage
-	Err     error // not nil: the partition is offline or closed, and why
+func (s *state) onConfigure(c Config) error {
+	if err := s.offline(); err != nil {
+		return err
+	}
+	stricter := c.Ack == AckFsync && s.config.Ack != AckFsync
+	s.config = c
+	s.local.Configure(c.Local)
+	s.copyRetry = backoff{} // tiering may have been switched on
+	if stricter {
+		// What was acknowledged under the old mode is visible already: it must be
+		// on disk before the first promise of the new one (P2).
+		return s.sync()
+	}
+	return nil
+}
+
+// Roll closes the active segment now, if it holds records.
+func (o *Owner) Roll(ctx context.Context) error {
+	var failed error
+	if err := o.do(ctx, "roll", func(s *state) { failed = s.onRoll() }); err != nil {
+		return err
+	}
+	return failed
+}
+
+func (s *state) onRoll() error {
+	if err := s.offline(); err != nil {
+		return err
+	}
+	if err := s.local.Roll(); err != nil {
+		return s.diskFailed("roll", err)
+	}
+	return nil
 }
