@@ -29,6 +29,9 @@ const awsEndpoint = "https://s3.amazonaws.com"
 // Config is what Open needs. Bucket alone is enough on AWS.
 type Config = s3wire.Config
 
+// Credentials are static keys.
+type Credentials = s3wire.Credentials
+
 // Open makes a bucket. Nothing is sent: a bucket that is missing or denied shows
 // at the first call.
 func Open(_ context.Context, c Config) (remote.Bucket, error) {

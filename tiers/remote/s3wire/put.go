@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/md5" //nolint:gosec // Content-MD5 guards against accidents, not against people
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -39,9 +40,10 @@ func (b *Bucket) putOne(ctx context.Context, key string, body remote.Body, cond 
 	defer src.Close()
 	rctx, f, done := b.attempt(ctx, size, 0)
 	defer done()
+	cond.ETag = TrimETag(cond.ETag)
 	got, err := b.client.Put(rctx, b.full(key), Upload{Body: src, Size: size, Sum: src.sum, If: cond})
 	if err != nil {
-		return remote.Object{}, b.fail(ctx, "put", key, effectOf(cond), f, err)
+		return remote.Object{}, refused(b.fail(ctx, "put", key, effectOf(cond), f, err), cond)
 	}
 	if err := b.compare(key, src.sum, got.CRC32C); err != nil {
 		return remote.Object{}, err
@@ -64,7 +66,20 @@ func (b *Bucket) openPut(body remote.Body, crc uint32) (*summed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the body: %w", err)
 	}
+	if err := checkLength(src, body.Size()); err != nil {
+		_ = src.Close()
+		return nil, err
+	}
 	return &summed{ReadSeekCloser: src, sum: Sum{CRC32C: encodeCRC(crc)}, crc: crc}, nil
+}
+
+// refused adds to a 404 under If-Match that the condition did not hold: the
+// object that was to be replaced is gone.
+func refused(err error, cond remote.Cond) error {
+	if cond.ETag != "" && errors.Is(err, remote.ErrNotFound) {
+		return remote.Fail("put", "", fmt.Errorf("%w: %w", remote.ErrPrecondition, err))
+	}
+	return err
 }
 
 func effectOf(c remote.Cond) effect {
@@ -88,6 +103,20 @@ func (b *Bucket) compare(key string, sent Sum, got string) error {
 		return nil
 	}
 	return failf("put", b.place(key), "%w: sent CRC-32C %s, the store keeps %s", remote.ErrChecksum, sent.CRC32C, got)
+}
+
+// checkLength refuses a body that ends early before any of it is sent: its CRC
+// may fit what there is, and versitygw 1.8 then keeps that, although the request
+// promised more.
+func checkLength(src io.Seeker, size int64) error {
+	end, err := src.Seek(0, io.SeekEnd)
+	if err == nil && end != size {
+		err = fmt.Errorf("the body has %d bytes where %d were promised: %w", end, size, io.ErrUnexpectedEOF)
+	}
+	if err == nil {
+		_, err = src.Seek(0, io.SeekStart)
+	}
+	return err
 }
 
 // errBodyChanged is found before anything becomes visible.

@@ -67,7 +67,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	out := req.WithContext(ctx)
 	var body *outgoing
 	if req.Body != nil && req.Body != http.NoBody {
-		body = &outgoing{body: req.Body, watch: w, stall: t.knobs.Stall}
+		body = &outgoing{ctx: ctx, body: req.Body, watch: w, stall: t.knobs.Stall}
 		out.Body = body
 	}
 	resp, err := t.base.RoundTrip(out)
@@ -163,6 +163,7 @@ func (w *watch) fired() error {
 // outgoing is a request's body. net/http may go on reading one after RoundTrip
 // has returned; detach ends that, so the caller gets its bytes back.
 type outgoing struct {
+	ctx   context.Context //nolint:containedctx // of the request that it is the body of
 	watch *watch
 	stall time.Duration
 
@@ -176,6 +177,11 @@ func (o *outgoing) Read(p []byte) (int, error) {
 	defer o.mu.Unlock()
 	if o.body == nil {
 		return 0, errDetached
+	}
+	if o.ctx.Err() != nil {
+		// Without this the rest of a small body may be gone before net/http
+		// takes notice, and a cancelled write would often happen.
+		return 0, context.Cause(o.ctx)
 	}
 	n, err := o.body.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {

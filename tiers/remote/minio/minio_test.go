@@ -1,0 +1,42 @@
+package minio_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/strandline-io/strandline/testenv/s3srv"
+	"github.com/strandline-io/strandline/tiers/remote"
+	"github.com/strandline-io/strandline/tiers/remote/buckettest"
+	"github.com/strandline-io/strandline/tiers/remote/minio"
+)
+
+func TestMain(m *testing.M) { os.Exit(s3srv.Main(m)) }
+
+func open(t testing.TB, b s3srv.Bucket, change func(*minio.Config)) remote.Bucket {
+	t.Helper()
+	c := minio.Config{
+		Bucket: b.Name, Prefix: "some/prefix", Endpoint: b.Endpoint, Region: b.Region,
+		Credentials: minio.Credentials{AccessKey: b.AccessKey, SecretKey: b.SecretKey},
+	}
+	if change != nil {
+		change(&c)
+	}
+	bucket, err := minio.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bucket
+}
+
+func TestAcceptance(t *testing.T) {
+	srv := s3srv.Start(t)
+	for name, change := range map[string]func(*minio.Config){
+		"prefix":    nil,
+		"no prefix": func(c *minio.Config) { c.Prefix = "" },
+		"md5":       func(c *minio.Config) { c.Checksum = "md5" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			buckettest.Run(t, func(t *testing.T) remote.Bucket { return open(t, srv.Bucket(t), change) })
+		})
+	}
+}
