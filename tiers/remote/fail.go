@@ -27,10 +27,11 @@ var kinds = []struct {
 }
 
 // Fail wraps an error of a bucket with the operation and the key: what drivers
-// return. nil stays nil.
+// return. nil stays nil, and so does an error that names the key already.
 func Fail(op, key string, err error) error {
-	if err == nil {
-		return nil
+	var named *tiers.Error
+	if err == nil || errors.As(err, &named) && named.Place == key && key != "" {
+		return err
 	}
 	kind := tiers.Other
 	for _, k := range kinds {
