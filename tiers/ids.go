@@ -21,20 +21,20 @@ func (id TopicID) String() string { return base64.RawURLEncoding.EncodeToString(
 // names and object keys.
 func (id TopicID) Hex() string { return hex.EncodeToString(id[:]) }
 
-// ParseTopicID reads the form that String or Hex writes.
+// ParseTopicID reads the form that String or Hex writes, and no other spelling of
+// it: two names never mean the same topic.
 func ParseTopicID(s string) (TopicID, error) {
 	var id TopicID
+	var n int
+	var err error
 	switch len(s) {
 	case hex.EncodedLen(len(id)):
-		if _, err := hex.Decode(id[:], []byte(s)); err != nil {
-			return TopicID{}, fmt.Errorf("topic id %q: %w", s, err)
-		}
+		n, err = hex.Decode(id[:], []byte(s))
 	case base64.RawURLEncoding.EncodedLen(len(id)):
-		if _, err := base64.RawURLEncoding.Decode(id[:], []byte(s)); err != nil {
-			return TopicID{}, fmt.Errorf("topic id %q: %w", s, err)
-		}
-	default:
-		return TopicID{}, fmt.Errorf("topic id %q: want 32 hexadecimal digits or 22 characters of base64", s)
+		n, err = base64.RawURLEncoding.Decode(id[:], []byte(s))
+	}
+	if err != nil || n != len(id) || s != id.String() && s != id.Hex() {
+		return TopicID{}, fmt.Errorf("topic id %q: want 32 lower-case hexadecimal digits or 22 characters of URL-safe base64", s)
 	}
 	return id, nil
 }
@@ -52,13 +52,12 @@ func (id SegmentID) String() string { return id.Hex() }
 // ParseSegmentID reads the form that Hex writes.
 func ParseSegmentID(s string) (SegmentID, error) {
 	var id SegmentID
-	if len(s) != hex.EncodedLen(len(id)) {
-		return SegmentID{}, fmt.Errorf("segment id %q: want 32 hexadecimal digits", s)
+	if len(s) == hex.EncodedLen(len(id)) {
+		if _, err := hex.Decode(id[:], []byte(s)); err == nil && s == id.Hex() {
+			return id, nil
+		}
 	}
-	if _, err := hex.Decode(id[:], []byte(s)); err != nil {
-		return SegmentID{}, fmt.Errorf("segment id %q: %w", s, err)
-	}
-	return id, nil
+	return SegmentID{}, fmt.Errorf("segment id %q: want 32 lower-case hexadecimal digits", s)
 }
 
 // HistoryGen numbers the histories of a partition: bindings of offsets to

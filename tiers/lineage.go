@@ -1,6 +1,7 @@
 package tiers
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,7 +59,7 @@ func (l Lineage) Last() LeaderEpoch {
 // EpochFor returns the epoch of the record at o: that of the last entry with
 // start <= o, NoEpoch if o precedes all.
 func (l Lineage) EpochFor(o Offset) LeaderEpoch {
-	i, found := slices.BinarySearchFunc(l, o, func(e EpochStart, o Offset) int { return cmpOffset(e.Start, o) })
+	i, found := slices.BinarySearchFunc(l, o, byStart)
 	if found {
 		return l[i].Epoch
 	}
@@ -106,35 +107,42 @@ func (l Lineage) Assign(e LeaderEpoch, s Offset) Lineage {
 }
 
 // Append returns the lineage after a batch of epoch e was appended at base to a
-// log that ended at logEnd (B7): entries that own no record go first, then e
-// must be the last epoch or above it. The start of an existing entry never
-// moves.
+// log that ended at logEnd (B7): other entries that own no record go first, then
+// e must be the last epoch or above it. The start of an existing entry never
+// moves forward.
 func (l Lineage) Append(e LeaderEpoch, base, logEnd Offset) (Lineage, error) {
-	keep := len(l)
-	for keep > 0 && l[keep-1].Start >= logEnd && l[keep-1].Epoch != e {
-		keep--
+	if e < 0 || base < logEnd {
+		return l, fmt.Errorf("B7: append of epoch %d at %d to a log that ends at %d", e, base, logEnd)
 	}
-	switch {
-	case keep > 0 && l[keep-1].Epoch == e:
-		return l[:keep:keep], nil
-	case keep > 0 && l[keep-1].Epoch > e:
-		return l, fmt.Errorf("B7: append of epoch %d at %d after epoch %d", e, base, l[keep-1].Epoch)
+	owners, _ := slices.BinarySearchFunc(l, logEnd, byStart)
+	if i := slices.IndexFunc(l[owners:], func(s EpochStart) bool { return s.Epoch == e }); i >= 0 {
+		base = min(base, l[owners+i].Start)
 	}
-	return append(slices.Clone(l[:keep]), EpochStart{e, base}), nil
+	kept := l[:owners:owners]
+	switch last := kept.Last(); {
+	case last == e:
+		return kept, nil
+	case last > e:
+		return l, fmt.Errorf("B7: append of epoch %d at %d after epoch %d", e, base, last)
+	}
+	if len(l) == owners+1 && l[owners] == (EpochStart{e, base}) {
+		return l, nil
+	}
+	return append(kept, EpochStart{e, base}), nil
 }
 
 // TruncateEnd drops the entries that start at or above o.
 func (l Lineage) TruncateEnd(o Offset) Lineage {
-	i, _ := slices.BinarySearchFunc(l, o, func(e EpochStart, o Offset) int { return cmpOffset(e.Start, o) })
+	i, _ := slices.BinarySearchFunc(l, o, byStart)
 	return l[:i:i]
 }
 
 // TruncateStart drops the entries that start at or below o, except that the
 // last of them stays and starts at o.
 func (l Lineage) TruncateStart(o Offset) Lineage {
-	i, found := slices.BinarySearchFunc(l, o, func(e EpochStart, o Offset) int { return cmpOffset(e.Start, o) })
+	i, found := slices.BinarySearchFunc(l, o, byStart)
 	if found || i == 0 {
-		return l[i:]
+		return slices.Clip(l[i:])
 	}
 	out := slices.Clone(l[i-1:])
 	out[0].Start = o
@@ -142,17 +150,13 @@ func (l Lineage) TruncateStart(o Offset) Lineage {
 }
 
 // Slice returns the lineage of the records in [base, end): what a remote
-// segment carries. Its first entry starts at base.
+// segment carries. Its first entry starts at base, or behind it if l does. It is
+// empty if the range is.
 func (l Lineage) Slice(base, end Offset) Lineage {
+	if end <= base {
+		return nil
+	}
 	return l.TruncateEnd(end).TruncateStart(base)
 }
 
-func cmpOffset(a, b Offset) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
+func byStart(e EpochStart, o Offset) int { return cmp.Compare(e.Start, o) }

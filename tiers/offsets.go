@@ -37,6 +37,8 @@ type Watermarks struct {
 // invariant.
 func (w Watermarks) Valid() error {
 	switch {
+	case w.LogStart < 0:
+		return fmt.Errorf("B1: log start %d is negative", w.LogStart)
 	case w.LogStart > w.LocalLogStart:
 		return fmt.Errorf("B1: log start %d > local log start %d", w.LogStart, w.LocalLogStart)
 	case w.LocalLogStart > w.LogEnd:
@@ -49,7 +51,7 @@ func (w Watermarks) Valid() error {
 		return fmt.Errorf("B2: high watermark %d > log end %d", w.HighWatermark, w.LogEnd)
 	case w.LogStart < w.LocalLogStart && w.RemoteEnd < w.LocalLogStart:
 		return fmt.Errorf("B8: offsets [%d,%d) are in no tier", w.RemoteEnd, w.LocalLogStart)
-	case w.RemoteEnd > w.LastStable && w.RemoteEnd > w.LogStart:
+	case w.RemoteEnd > w.LastStable:
 		return fmt.Errorf("B9: remote end %d > last stable offset %d", w.RemoteEnd, w.LastStable)
 	}
 	return nil

@@ -40,7 +40,7 @@ func (s SegmentState) String() string {
 func (s SegmentState) CanMove(next SegmentState) bool {
 	switch {
 	case s == next:
-		return true
+		return s >= CopyStarted && s <= DeleteFinished
 	case s == CopyStarted:
 		return next == CopyFinished || next == DeleteStarted
 	case s == CopyFinished:
