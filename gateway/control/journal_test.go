@@ -258,6 +258,9 @@ func TestJournalReplacedNodeRemovesNothing(t *testing.T) {
 	if got := len(bucket.Keys("cluster/snapshot/0000000002-")); got != 1 {
 		t.Fatal("the snapshot of the newer generation is gone")
 	}
+	if n := len(bucket.Calls(memory.OpDelete, "")); n != 0 {
+		t.Fatal(n, "deletions")
+	}
 }
 
 func TestJournalPublishIsSharedAndOrdered(t *testing.T) {

@@ -13,22 +13,22 @@ import (
 
 // JournalReport says what ReadJournal found.
 type JournalReport struct {
-	Snapshot string // key of the snapshot that was used, empty if none
+	Snapshot string `json:"snapshot"` // key of the snapshot that was used, empty if none
 	// SnapshotGeneration is the generation of the claim under which it was written.
-	SnapshotGeneration int64
-	At                 time.Time // when the snapshot was written
-	Changes            int       // changes applied after it
-	Ignored            []string  // changes that a replaced node wrote too late
-	Damaged            []string  // keys that did not decode, with the reason
-	Missing            []Rev     // revisions whose change is not in the bucket
-	Generation         int64     // of the claim, 0 if there is none
+	SnapshotGeneration int64     `json:"snapshot_generation"`
+	At                 time.Time `json:"at"`         // when the snapshot was written
+	Changes            int       `json:"changes"`    // changes applied after it
+	Ignored            []string  `json:"ignored"`    // changes that a replaced node wrote too late
+	Damaged            []string  `json:"damaged"`    // keys that did not decode, with the reason
+	Missing            []Rev     `json:"missing"`    // revisions whose change is not in the bucket
+	Generation         int64     `json:"generation"` // of the claim, 0 if there is none
 }
 
 // ReadJournal returns the newest valid snapshot with the changes after it
 // applied, and what it read. A damaged snapshot is reported and the one before it
 // is used. A bucket without a journal is a State without a cluster.
 func ReadJournal(ctx context.Context, b remote.Bucket) (State, JournalReport, error) {
-	var rep JournalReport
+	rep := JournalReport{Ignored: []string{}, Damaged: []string{}, Missing: []Rev{}}
 	claim, ok, err := ReadClaim(ctx, b)
 	switch {
 	case tiers.KindOf(err) == tiers.CorruptMessage:
