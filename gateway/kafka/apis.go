@@ -38,14 +38,14 @@ type answer struct {
 // apis is the table of everything that is advertised.
 func apis() []api {
 	return []api{
-		{0, 0, 11, (*Server).produce}, // min 0 is a lie with a purpose: T1 in 00_produce.go
-		{1, 4, 17, (*Server).fetch},
+		{keyProduce, 0, 11, (*Server).produce}, // min 0 is a lie with a purpose: T1 in 00_produce.go
+		{keyFetch, 4, 17, (*Server).fetch},
 		{2, 0, 11, (*Server).listOffsets},
 		{3, 0, 12, (*Server).metadata},
 		{8, 0, 9, (*Server).offsetCommit},
 		{9, 0, 9, (*Server).offsetFetch},
 		{10, 0, 6, (*Server).findCoordinator},
-		{18, 0, 4, (*Server).apiVersions},
+		{keyAPIVersions, 0, 4, (*Server).apiVersions},
 		{19, 0, 7, (*Server).createTopics},
 		{20, 0, 6, (*Server).deleteTopics},
 		{22, 0, 4, (*Server).initProducerID},

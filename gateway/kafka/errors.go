@@ -51,8 +51,8 @@ func codeOfKind(k tiers.Kind) (code int16, ok bool) {
 	return code, code != 0
 }
 
-func kindCodes() [tiers.Conflict + 1]int16 {
-	return [...]int16{
+func kindCodes() []int16 {
+	return []int16{
 		tiers.Other:                    codeUnknown,
 		tiers.OffsetOutOfRange:         1,
 		tiers.CorruptMessage:           2,
@@ -88,6 +88,7 @@ func kindCodes() [tiers.Conflict + 1]int16 {
 		tiers.StaleFence:               codeNotLeader,
 		tiers.Closed:                   codeNotLeader,
 		tiers.Conflict:                 95,
+		tiers.OffsetMetadataTooLarge:   codeMetadataTooLarge,
 	}
 }
 

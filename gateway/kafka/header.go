@@ -9,6 +9,7 @@ import (
 // The keys that the server treats apart from the others.
 const (
 	keyProduce     int16 = 0
+	keyFetch       int16 = 1
 	keyAPIVersions int16 = 18
 )
 

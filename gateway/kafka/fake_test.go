@@ -1,0 +1,630 @@
+package kafka
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline-io/strandline/gateway/broker"
+	"github.com/strandline-io/strandline/gateway/control"
+	"github.com/strandline-io/strandline/gateway/groups"
+	"github.com/strandline-io/strandline/tiers"
+	"github.com/strandline-io/strandline/tiers/batch"
+	"github.com/strandline-io/strandline/tiers/local"
+	"github.com/strandline-io/strandline/tiers/partition"
+)
+
+// fakeLog is a partition in memory.
+type fakeLog struct {
+	mu       sync.Mutex
+	view     *partition.View
+	batches  [][]byte
+	subs     map[chan<- struct{}]struct{}
+	err      error // of every append and read
+	aborted  []local.AbortedTxn
+	bucket   chan struct{} // reads below LocalLogStart wait until it is closed
+	gets     int           // of the bucket
+	appended []partition.AppendRequest
+	reads    int
+	onAppend func()
+}
+
+func newFakeLog() *fakeLog {
+	return &fakeLog{view: &partition.View{History: 1, Epoch: 0, Lineage: tiers.Lineage{{Epoch: 0, Start: 0}}}, subs: map[chan<- struct{}]struct{}{}}
+}
+
+func (l *fakeLog) View() *partition.View {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.view
+}
+
+// change publishes a new view.
+func (l *fakeLog) change(f func(v *partition.View)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.publish(f)
+}
+
+func (l *fakeLog) publish(f func(v *partition.View)) {
+	v := *l.view
+	f(&v)
+	l.view = &v
+	for c := range l.subs {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (l *fakeLog) Subscribe(c chan<- struct{}) func() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.subs[c] = struct{}{}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.subs, c)
+	}
+}
+
+func (l *fakeLog) subscribed() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.subs)
+}
+
+func (l *fakeLog) Append(ctx context.Context, r partition.AppendRequest) (partition.AppendResult, error) {
+	if l.onAppend != nil {
+		l.onAppend()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.appended = append(l.appended, r)
+	if l.err != nil {
+		return partition.AppendResult{}, l.err
+	}
+	if err := ctx.Err(); err != nil {
+		return partition.AppendResult{}, tiers.E(tiers.TimedOut, "append", "fake", "%w", err)
+	}
+	h, err := batch.Check(r.Batch, batch.Limits{})
+	if err != nil {
+		return partition.AppendResult{}, err
+	}
+	base := l.view.LogEnd
+	batch.Stamp(r.Batch, base, l.view.Epoch)
+	l.batches = append(l.batches, slices.Clone(r.Batch))
+	l.publish(func(v *partition.View) {
+		v.LogEnd = base + tiers.Offset(h.Count)
+		v.HighWatermark, v.LastStable = v.LogEnd, v.LogEnd
+	})
+	return partition.AppendResult{Base: base, AppendTime: -1, LogStart: l.view.LogStart}, nil
+}
+
+func (l *fakeLog) Read(ctx context.Context, r partition.ReadRequest) (partition.ReadResult, error) {
+	l.mu.Lock()
+	v, bucket, err := l.view, l.bucket, l.err
+	l.reads++
+	cold := r.From < v.LocalLogStart
+	if cold {
+		l.gets++
+	}
+	l.mu.Unlock()
+	res := partition.ReadResult{View: v, Remote: cold}
+	switch end, ok := epochEndOf(v, r.FetchedEpoch); {
+	case err != nil:
+		return res, err
+	case r.CurrentEpoch != tiers.NoEpoch && r.CurrentEpoch < v.Epoch:
+		return res, tiers.E(tiers.FencedLeaderEpoch, "read", "fake", "")
+	case r.CurrentEpoch > v.Epoch:
+		return res, tiers.E(tiers.UnknownLeaderEpoch, "read", "fake", "")
+	case ok && (end.Epoch < r.FetchedEpoch || end.End < r.From):
+		res.Diverging = &end
+		return res, nil
+	case r.From < v.LogStart || r.From > v.LogEnd:
+		return res, tiers.E(tiers.OffsetOutOfRange, "read", "fake", "")
+	}
+	if cold && bucket != nil {
+		select {
+		case <-bucket:
+		case <-ctx.Done():
+			return res, tiers.E(tiers.TimedOut, "read", "fake", "%w", ctx.Err())
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	end := v.HighWatermark
+	if r.Isolation == partition.ReadCommitted {
+		end = v.LastStable
+		res.Aborted = l.aborted
+	}
+	res.Records = l.collect(r, end)
+	return res, nil
+}
+
+func epochEndOf(v *partition.View, q tiers.LeaderEpoch) (partition.EpochEnd, bool) {
+	if q == tiers.NoEpoch {
+		return partition.EpochEnd{}, false
+	}
+	e, end, ok := v.Lineage.EndFor(q, v.LogEnd)
+	return partition.EpochEnd{Epoch: e, End: end}, ok
+}
+
+func (l *fakeLog) collect(r partition.ReadRequest, end tiers.Offset) []byte {
+	var out []byte
+	for _, b := range l.batches {
+		h, _ := batch.Parse(b)
+		if h.Next() <= r.From || h.Next() > end {
+			continue
+		}
+		if len(out)+len(b) > r.MaxBytes && (!r.MinOne || len(out) > 0) {
+			break
+		}
+		out = append(out, b...)
+	}
+	if len(out) == 0 || r.Alloc == nil {
+		return out
+	}
+	buf := r.Alloc(len(out))
+	return buf[:copy(buf, out)]
+}
+
+func (l *fakeLog) ListOffset(_ context.Context, ts int64, iso partition.Isolation, current tiers.LeaderEpoch) (partition.OffsetAt, error) {
+	v := l.View()
+	if current != tiers.NoEpoch && current != v.Epoch {
+		return partition.OffsetAt{}, tiers.E(tiers.FencedLeaderEpoch, "list", "fake", "")
+	}
+	at := partition.OffsetAt{Timestamp: -1, Epoch: v.Epoch}
+	switch ts {
+	case partition.Latest:
+		at.Offset = v.HighWatermark
+		if iso == partition.ReadCommitted {
+			at.Offset = v.LastStable
+		}
+	case partition.Earliest:
+		at.Offset = v.LogStart
+	case partition.EarliestLocal:
+		at.Offset = v.LocalLogStart
+	case partition.LatestTiered, partition.EarliestPendingUpload, partition.MaxTimestamp:
+		at.Offset = v.RemoteEnd - 1
+	default:
+		at.Offset, at.Epoch = tiers.NoOffset, tiers.NoEpoch
+		if ts <= 1000 && v.HighWatermark > 0 {
+			at = partition.OffsetAt{Offset: 0, Timestamp: 1000}
+		}
+	}
+	return at, nil
+}
+
+func (l *fakeLog) EpochEnd(current, q tiers.LeaderEpoch) (partition.EpochEnd, error) {
+	v := l.View()
+	if current != tiers.NoEpoch && current != v.Epoch {
+		return partition.EpochEnd{}, tiers.E(tiers.FencedLeaderEpoch, "epoch end", "fake", "")
+	}
+	e, ok := epochEndOf(v, q)
+	if !ok {
+		return partition.EpochEnd{Epoch: tiers.NoEpoch, End: tiers.NoOffset}, nil
+	}
+	return e, nil
+}
+
+// fakeNode is a node in memory: directory and group offsets.
+type fakeNode struct {
+	mu        sync.Mutex
+	topics    map[string]control.Topic
+	logs      map[tiers.PartitionID]*fakeLog
+	offline   map[tiers.TopicPartition]error
+	producer  int64
+	committed map[string]map[tiers.TopicPartition]control.OffsetCommit
+	autoOff   bool
+	nextID    byte
+	altered   []broker.ConfigOp
+	replaced  bool
+	panics    bool
+}
+
+func newFakeNode() *fakeNode {
+	return &fakeNode{
+		topics: map[string]control.Topic{}, logs: map[tiers.PartitionID]*fakeLog{}, offline: map[tiers.TopicPartition]error{},
+		committed: map[string]map[tiers.TopicPartition]control.OffsetCommit{},
+	}
+}
+
+func (n *fakeNode) Node() broker.Node {
+	if n.panics {
+		panic("on purpose")
+	}
+	return broker.Node{ID: 1, Cluster: "strandline-test-clustr", Rack: "rack-a"}
+}
+
+func (n *fakeNode) Topic(name string) (control.Topic, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	t, ok := n.topics[name]
+	return t, ok
+}
+
+func (n *fakeNode) TopicByID(id tiers.TopicID) (control.Topic, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, t := range n.topics {
+		if t.ID == id {
+			return t, true
+		}
+	}
+	return control.Topic{}, false
+}
+
+func (n *fakeNode) Topics() []control.Topic {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := make([]control.Topic, 0, len(n.topics))
+	for _, t := range n.topics {
+		out = append(out, t)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out
+}
+
+func (n *fakeNode) Log(topic string, index int32) (partitionLog, error) {
+	t, ok := n.Topic(topic)
+	if !ok || index < 0 || int(index) >= len(t.Partitions) {
+		return nil, tiers.E(tiers.UnknownTopicOrPartition, "owner", topic, "")
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.offline[tiers.TopicPartition{Topic: topic, Partition: index}]; err != nil {
+		return nil, err
+	}
+	return n.logs[tiers.PartitionID{Topic: t.ID, Index: index}], nil
+}
+
+func (n *fakeNode) LogByID(id tiers.TopicID, index int32) (partitionLog, error) {
+	t, ok := n.TopicByID(id)
+	if !ok {
+		return nil, tiers.E(tiers.UnknownTopicID, "owner", id.String(), "")
+	}
+	return n.Log(t.Name, index)
+}
+
+func (n *fakeNode) CreateTopic(_ context.Context, r broker.CreateTopic) (control.Topic, error) {
+	if err := broker.CheckTopicName(r.Name); err != nil {
+		return control.Topic{}, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, ok := n.topics[r.Name]; ok {
+		return control.Topic{}, tiers.E(tiers.TopicExists, "create topic", r.Name, "")
+	}
+	if r.Partitions == -1 {
+		r.Partitions = max(1, int32(len(r.Assignment)))
+	}
+	if r.Partitions < 1 {
+		return control.Topic{}, tiers.E(tiers.InvalidPartitions, "create topic", r.Name, "%d partitions", r.Partitions)
+	}
+	n.nextID++
+	t := control.Topic{ID: tiers.TopicID{n.nextID, 7}, Name: r.Name}
+	for i := range r.Partitions {
+		t.Partitions = append(t.Partitions, control.Partition{Index: i, Leader: 1})
+	}
+	if r.CheckOnly {
+		t.ID = tiers.TopicID{}
+		return t, nil
+	}
+	n.topics[r.Name] = t
+	for i := range r.Partitions {
+		n.logs[tiers.PartitionID{Topic: t.ID, Index: i}] = newFakeLog()
+	}
+	return t, nil
+}
+
+func (n *fakeNode) AutoCreate(ctx context.Context, name string) (control.Topic, error) {
+	if n.autoOff {
+		return control.Topic{}, tiers.E(tiers.UnknownTopicOrPartition, "auto-create", name, "")
+	}
+	return n.CreateTopic(ctx, broker.CreateTopic{Name: name, Partitions: -1, Replication: -1})
+}
+
+func (n *fakeNode) AddPartitions(_ context.Context, topic string, count int32, checkOnly bool) (control.Topic, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	t, ok := n.topics[topic]
+	switch {
+	case !ok:
+		return t, tiers.E(tiers.UnknownTopicOrPartition, "add partitions", topic, "")
+	case int(count) <= len(t.Partitions):
+		return t, tiers.E(tiers.InvalidPartitions, "add partitions", topic, "")
+	case checkOnly:
+		return t, nil
+	}
+	for i := int32(len(t.Partitions)); i < count; i++ {
+		t.Partitions = append(t.Partitions, control.Partition{Index: i, Leader: 1})
+		n.logs[tiers.PartitionID{Topic: t.ID, Index: i}] = newFakeLog()
+	}
+	n.topics[topic] = t
+	return t, nil
+}
+
+func (n *fakeNode) DeleteTopic(_ context.Context, id tiers.TopicID) error {
+	t, ok := n.TopicByID(id)
+	if !ok {
+		return tiers.E(tiers.UnknownTopicID, "delete topic", id.String(), "")
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.topics, t.Name)
+	return nil
+}
+
+func (n *fakeNode) AlterConfigs(_ context.Context, topic string, ops []broker.ConfigOp, replace, _ bool) error {
+	if _, ok := n.Topic(topic); !ok {
+		return tiers.E(tiers.UnknownTopicOrPartition, "alter configs", topic, "")
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.altered, n.replaced = ops, replace
+	return nil
+}
+
+func (n *fakeNode) TopicConfigs(topic string) ([]broker.ConfigEntry, error) {
+	if _, ok := n.Topic(topic); !ok {
+		return nil, tiers.E(tiers.UnknownTopicOrPartition, "describe configs", topic, "")
+	}
+	return []broker.ConfigEntry{
+		{Name: "retention.ms", Value: "604800000", Source: sourceDefault, Type: 5, Doc: "How long records are kept."},
+		{
+			Name: "segment.bytes", Value: "1000000", Source: sourceTopic, Type: 3,
+			Synonyms: []broker.ConfigSynonym{{Name: "segment.bytes", Value: "1000000", Source: sourceTopic}},
+		},
+	}, nil
+}
+
+func (n *fakeNode) NodeConfigs() []broker.ConfigEntry {
+	return []broker.ConfigEntry{{Name: "secret", Value: "hidden", Source: sourceStaticBroker, ReadOnly: true, Sensitive: true, Type: 2}}
+}
+
+func (n *fakeNode) ProducerID(context.Context) (int64, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.producer++
+	return n.producer, nil
+}
+
+func (n *fakeNode) Commit(_ context.Context, group string, cs []groups.Commit) []error {
+	errs := make([]error, len(cs))
+	for i, c := range cs {
+		if _, err := n.Log(c.Topic, c.Index); err != nil {
+			errs[i] = err
+			continue
+		}
+		n.mu.Lock()
+		if n.committed[group] == nil {
+			n.committed[group] = map[tiers.TopicPartition]control.OffsetCommit{}
+		}
+		n.committed[group][tiers.TopicPartition{Topic: c.Topic, Partition: c.Index}] = control.OffsetCommit{
+			Offset: c.Offset, Epoch: c.Epoch, Metadata: c.Metadata,
+		}
+		n.mu.Unlock()
+	}
+	return errs
+}
+
+func (n *fakeNode) Fetch(_ context.Context, group string) (map[tiers.TopicPartition]control.OffsetCommit, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.committed[group], nil
+}
+
+// log returns the fake log of a partition.
+func (n *fakeNode) log(t testing.TB, topic string, index int32) *fakeLog {
+	t.Helper()
+	l, err := n.Log(topic, index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.(*fakeLog)
+}
+
+func (n *fakeNode) create(t testing.TB, name string, partitions int32) control.Topic {
+	t.Helper()
+	topic, err := n.CreateTopic(t.Context(), broker.CreateTopic{Name: name, Partitions: partitions, Replication: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return topic
+}
+
+// rig is a server without a listener, over a fake node.
+type rig struct {
+	t    testing.TB
+	node *fakeNode
+	srv  *Server
+	at   *listener
+	logs *strings.Builder
+}
+
+// newRig returns a server that ends with the test. In a synctest bubble, end it
+// with stop before the bubble ends.
+func newRig(t testing.TB, lim Limits) *rig {
+	t.Helper()
+	r := &rig{t: t, node: newFakeNode(), logs: &strings.Builder{}}
+	srv, err := newServer(Options{Limits: lim, Log: hclog.New(&hclog.LoggerOptions{Output: r.logs, Level: hclog.Warn})}, r.node, r.node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.srv = srv
+	r.at = &listener{Listener: Listener{Name: "test"}, host: "localhost", port: 9092}
+	return r
+}
+
+func (r *rig) stop() {
+	r.t.Helper()
+	if err := r.srv.Shutdown(context.Background()); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// pipe connects without a network.
+func (r *rig) pipe() *client {
+	here, there := net.Pipe()
+	r.srv.admit(there, r.at)
+	return &client{t: r.t, nc: here}
+}
+
+// tcp connects over loopback.
+func (r *rig) tcp() *client {
+	r.t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer ln.Close()
+	nc, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	there, err := ln.Accept()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.srv.admit(there, r.at)
+	return &client{t: r.t, nc: nc}
+}
+
+// client speaks kmsg over a connection.
+type client struct {
+	t    testing.TB
+	nc   net.Conn
+	corr int32
+}
+
+// frameOf encodes a request.
+func frameOf(req kmsg.Request, corr int32) []byte {
+	b := make([]byte, 4, 64)
+	b = binary.BigEndian.AppendUint16(b, uint16(req.Key()))
+	b = binary.BigEndian.AppendUint16(b, uint16(req.GetVersion()))
+	b = binary.BigEndian.AppendUint32(b, uint32(corr))
+	b = append(b, 0, 4, 't', 'e', 's', 't')
+	if req.IsFlexible() {
+		b = append(b, 0)
+	}
+	b = req.AppendTo(b)
+	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+	return b
+}
+
+func (c *client) send(req kmsg.Request) int32 {
+	c.t.Helper()
+	c.corr++
+	if _, err := c.nc.Write(frameOf(req, c.corr)); err != nil {
+		c.t.Fatalf("send %s: %v", kmsg.NameForKey(req.Key()), err)
+	}
+	return c.corr
+}
+
+// raw reads one frame.
+func (c *client) raw() (corr int32, body []byte, err error) {
+	var size [4]byte
+	if _, err := io.ReadFull(c.nc, size[:]); err != nil {
+		return 0, nil, err
+	}
+	b := make([]byte, binary.BigEndian.Uint32(size[:]))
+	if _, err := io.ReadFull(c.nc, b); err != nil {
+		return 0, nil, err
+	}
+	return int32(binary.BigEndian.Uint32(b)), b[4:], nil
+}
+
+// receive reads the response to req, and has it encoded again, which must give
+// the same bytes: nothing was left over, misplaced or lost.
+func (c *client) receive(req kmsg.Request, corr int32) kmsg.Response {
+	c.t.Helper()
+	got, body, err := c.raw()
+	if err != nil {
+		c.t.Fatalf("%s v%d: no response: %v", kmsg.NameForKey(req.Key()), req.GetVersion(), err)
+	}
+	if got != corr {
+		c.t.Fatalf("%s v%d: response to %d, want %d", kmsg.NameForKey(req.Key()), req.GetVersion(), got, corr)
+	}
+	resp := req.ResponseKind()
+	if resp.IsFlexible() && req.Key() != keyAPIVersions {
+		if len(body) == 0 || body[0] != 0 {
+			c.t.Fatalf("%s v%d: response header without tags: %x", kmsg.NameForKey(req.Key()), req.GetVersion(), body[:min(8, len(body))])
+		}
+		body = body[1:]
+	}
+	if err := resp.ReadFrom(body); err != nil {
+		c.t.Fatalf("%s v%d: response does not decode: %v", kmsg.NameForKey(req.Key()), req.GetVersion(), err)
+	}
+	if again := resp.AppendTo(nil); string(again) != string(body) {
+		c.t.Fatalf("%s v%d: response is not what kmsg makes of it:\n%x\n%x", kmsg.NameForKey(req.Key()), req.GetVersion(), body, again)
+	}
+	return resp
+}
+
+// do sends a request and returns its response.
+func (c *client) do(req kmsg.Request) kmsg.Response {
+	c.t.Helper()
+	corr := c.send(req)
+	return c.receive(req, corr)
+}
+
+// closed fails the test unless the server has closed the connection.
+func (c *client) closed() {
+	c.t.Helper()
+	_ = c.nc.SetReadDeadline(time.Now().Add(30 * time.Second))
+	if _, _, err := c.raw(); err == nil || isTimeout(err) {
+		c.t.Fatalf("the connection is open, want it closed (%v)", err)
+	}
+}
+
+func isTimeout(err error) bool {
+	ne, ok := err.(net.Error)
+	return ok && ne.Timeout()
+}
+
+// ask is do with the type of the response.
+func ask[R kmsg.Response](c *client, req kmsg.Request) R {
+	c.t.Helper()
+	resp, ok := c.do(req).(R)
+	if !ok {
+		c.t.Fatalf("response to %s has type %T", kmsg.NameForKey(req.Key()), resp)
+	}
+	return resp
+}
+
+// makeBatch makes a batch of n records, the values of which take size bytes.
+func makeBatch(t testing.TB, n, size int) []byte {
+	t.Helper()
+	recs := make([]batch.Record, n)
+	for i := range recs {
+		recs[i] = batch.Record{Offset: tiers.Offset(i), Timestamp: 1000, Key: []byte(fmt.Sprint("k", i)), Value: make([]byte, size)}
+	}
+	b, err := batch.Builder{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1}.Build(recs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// fill appends batches of one record.
+func (l *fakeLog) fill(t testing.TB, n, size int) {
+	t.Helper()
+	for range n {
+		if _, err := l.Append(t.Context(), partition.AppendRequest{Batch: makeBatch(t, 1, size)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
