@@ -104,7 +104,7 @@ func (s *topicSettings) alterOne(place string, t *TopicSetting, o ConfigOp, next
 	default:
 		return tiers.E(tiers.InvalidRequest, op, place, "setting %q: unknown operation %d", o.Name, o.Op)
 	}
-	if t.Type != typeList {
+	if t.Type != TypeList {
 		return tiers.E(tiers.InvalidConfig, op, place, "setting %q is not a list: set it instead", o.Name)
 	}
 	now, _ := s.value(t, next)
@@ -167,8 +167,8 @@ func (s *topicSettings) describe(set map[string]string) []ConfigEntry {
 		t := &s.list[i]
 		e := ConfigEntry{Name: t.Name, Type: t.Type, Doc: t.Doc, Synonyms: s.synonyms(t)}
 		e.Value, e.Source = s.value(t, set)
-		if e.Source == sourceTopic {
-			e.Synonyms = slices.Insert(e.Synonyms, 0, ConfigSynonym{t.Name, e.Value, sourceTopic})
+		if e.Source == SourceTopic {
+			e.Synonyms = slices.Insert(e.Synonyms, 0, ConfigSynonym{t.Name, e.Value, SourceTopic})
 		}
 		out[i] = e
 	}
@@ -183,9 +183,9 @@ func (s *topicSettings) synonyms(t *TopicSetting) []ConfigSynonym {
 	}
 	out := make([]ConfigSynonym, 0, 3)
 	if v, ok := s.static[t.Name]; ok {
-		out = append(out, ConfigSynonym{name, v, sourceStatic})
+		out = append(out, ConfigSynonym{name, v, SourceStatic})
 	}
-	return append(out, ConfigSynonym{name, t.Default, sourceDefault})
+	return append(out, ConfigSynonym{name, t.Default, SourceDefault})
 }
 
 // NodeConfigs describes the node's settings, all of them, under Kafka's names

@@ -24,21 +24,21 @@ type TopicSetting struct {
 	apply func(c *partition.Config, value string)
 }
 
-// ConfigType on the wire (KIP-569).
+// Types of settings, ConfigType on the wire (KIP-569).
 const (
-	typeBoolean = 1
-	typeString  = 2
-	typeInt     = 3
-	typeLong    = 5
-	typeDouble  = 6
-	typeList    = 7
+	TypeBoolean = 1
+	TypeString  = 2
+	TypeInt     = 3
+	TypeLong    = 5
+	TypeDouble  = 6
+	TypeList    = 7
 )
 
-// ConfigSource on the wire (KIP-226).
+// Sources of settings, ConfigSource on the wire (KIP-226).
 const (
-	sourceTopic   = 1
-	sourceStatic  = 4
-	sourceDefault = 5
+	SourceTopic   = 1
+	SourceStatic  = 4
+	SourceDefault = 5
 )
 
 const (
@@ -58,16 +58,16 @@ func TopicSettings(bucket bool) []TopicSetting {
 
 func segmentSettings() []TopicSetting {
 	return []TopicSetting{
-		integer("segment.bytes", "log.segment.bytes", typeInt, "1073741824", 14, math.MaxInt32,
+		integer("segment.bytes", "log.segment.bytes", TypeInt, "1073741824", 14, math.MaxInt32,
 			"Size in bytes at which the active segment is closed. Only closed segments are copied to the bucket.",
 			func(c *partition.Config, n int64) { c.Local.SegmentBytes = n }),
-		integer("segment.ms", "log.roll.ms", typeLong, week, 1, math.MaxInt64,
+		integer("segment.ms", "log.roll.ms", TypeLong, week, 1, math.MaxInt64,
 			"Age of its first record, in milliseconds, at which the active segment is closed.",
 			func(c *partition.Config, n int64) { c.Local.SegmentAge = millis(n) }),
-		integer("segment.index.bytes", "log.index.size.max.bytes", typeInt, "10485760", 12, math.MaxInt32,
+		integer("segment.index.bytes", "log.index.size.max.bytes", TypeInt, "10485760", 12, math.MaxInt32,
 			"Size of an index file at which the active segment is closed.",
 			func(c *partition.Config, n int64) { c.Local.IndexBytes = n }),
-		integer("index.interval.bytes", "log.index.interval.bytes", typeInt, "4096", 0, math.MaxInt32,
+		integer("index.interval.bytes", "log.index.interval.bytes", TypeInt, "4096", 0, math.MaxInt32,
 			"Bytes of records between two entries of the offset index.",
 			func(c *partition.Config, n int64) { c.Local.IndexInterval = n }),
 	}
@@ -75,16 +75,16 @@ func segmentSettings() []TopicSetting {
 
 func messageSettings() []TopicSetting {
 	return []TopicSetting{
-		integer("max.message.bytes", "message.max.bytes", typeInt, "1048588", 0, math.MaxInt32,
+		integer("max.message.bytes", "message.max.bytes", TypeInt, "1048588", 0, math.MaxInt32,
 			"Largest record batch that is accepted, compressed as it comes.",
 			func(c *partition.Config, n int64) { c.MaxMessageBytes = n }),
 		oneOf("message.timestamp.type", "log.message.timestamp.type", "CreateTime", []string{"CreateTime", "LogAppendTime"},
 			"Whether a record keeps the time that its producer gave it or gets the time of its append.",
 			func(c *partition.Config, v string) { c.LogAppendTime = v == "LogAppendTime" }),
-		integer("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms", typeLong, forever, 0, math.MaxInt64,
+		integer("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms", TypeLong, forever, 0, math.MaxInt64,
 			"How far before the node's clock a record's timestamp may be. Not looked at with LogAppendTime.",
 			func(c *partition.Config, n int64) { c.TimestampBefore = window(n) }),
-		integer("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms", typeLong, hour, 0, math.MaxInt64,
+		integer("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms", TypeLong, hour, 0, math.MaxInt64,
 			"How far after the node's clock a record's timestamp may be. Not looked at with LogAppendTime.",
 			func(c *partition.Config, n int64) { c.TimestampAfter = window(n) }),
 	}
@@ -118,7 +118,7 @@ func ownSettings() []TopicSetting {
 				"strandline.flush.interval.ms; os, once it is written, with the operating system syncing when it likes. "+
 				"interval and os can lose acknowledged records when the machine fails, not when the process does.",
 			func(c *partition.Config, v string) { c.Ack = partition.Ack(slices.Index(acks, v)) }),
-		integer("strandline.flush.interval.ms", "", typeLong, "1000", 1, math.MaxInt64,
+		integer("strandline.flush.interval.ms", "", TypeLong, "1000", 1, math.MaxInt64,
 			"Milliseconds between two syncs where strandline.ack is interval.",
 			func(c *partition.Config, n int64) { c.FlushEvery = millis(n) }),
 	}
@@ -207,12 +207,12 @@ func (s *topicSettings) check(op, place string, set map[string]string) (map[stri
 // value is the setting that holds, and where it comes from.
 func (s *topicSettings) value(t *TopicSetting, set map[string]string) (value string, source int8) {
 	if v, ok := set[t.Name]; ok {
-		return v, sourceTopic
+		return v, SourceTopic
 	}
 	if v, ok := s.static[t.Name]; ok {
-		return v, sourceStatic
+		return v, SourceStatic
 	}
-	return t.Default, sourceDefault
+	return t.Default, SourceDefault
 }
 
 // config is what the settings mean to a partition.

@@ -26,43 +26,43 @@ func TestKafkaDefaults(t *testing.T) {
 		kind  int8
 		value string
 	}{
-		"cleanup.policy":                  {typeList, "delete"},
-		"compression.gzip.level":          {typeInt, "-1"},
-		"compression.lz4.level":           {typeInt, "9"},
-		"compression.type":                {typeString, "producer"},
-		"compression.zstd.level":          {typeInt, "3"},
-		"delete.retention.ms":             {typeLong, "86400000"},
-		"file.delete.delay.ms":            {typeLong, "60000"},
-		"flush.messages":                  {typeLong, "9223372036854775807"},
-		"flush.ms":                        {typeLong, "9223372036854775807"},
-		"index.interval.bytes":            {typeInt, "4096"},
-		"local.retention.bytes":           {typeLong, "-2"},
-		"local.retention.ms":              {typeLong, "-2"},
-		"max.compaction.lag.ms":           {typeLong, "9223372036854775807"},
-		"max.message.bytes":               {typeInt, "1048588"},
-		"message.timestamp.after.max.ms":  {typeLong, "3600000"},
-		"message.timestamp.before.max.ms": {typeLong, "9223372036854775807"},
-		"message.timestamp.type":          {typeString, "CreateTime"},
-		"min.cleanable.dirty.ratio":       {typeDouble, "0.5"},
-		"min.compaction.lag.ms":           {typeLong, "0"},
-		"min.insync.replicas":             {typeInt, "1"},
-		"preallocate":                     {typeBoolean, "false"},
-		"remote.log.copy.disable":         {typeBoolean, "false"},
-		"remote.log.delete.on.disable":    {typeBoolean, "false"},
-		"remote.storage.enable":           {typeBoolean, "true"},
-		"retention.bytes":                 {typeLong, "-1"},
-		"retention.ms":                    {typeLong, "604800000"},
-		"segment.bytes":                   {typeInt, "1073741824"},
-		"segment.index.bytes":             {typeInt, "10485760"},
-		"segment.jitter.ms":               {typeLong, "0"},
-		"segment.ms":                      {typeLong, "604800000"},
-		"unclean.leader.election.enable":  {typeBoolean, "false"},
+		"cleanup.policy":                  {TypeList, "delete"},
+		"compression.gzip.level":          {TypeInt, "-1"},
+		"compression.lz4.level":           {TypeInt, "9"},
+		"compression.type":                {TypeString, "producer"},
+		"compression.zstd.level":          {TypeInt, "3"},
+		"delete.retention.ms":             {TypeLong, "86400000"},
+		"file.delete.delay.ms":            {TypeLong, "60000"},
+		"flush.messages":                  {TypeLong, "9223372036854775807"},
+		"flush.ms":                        {TypeLong, "9223372036854775807"},
+		"index.interval.bytes":            {TypeInt, "4096"},
+		"local.retention.bytes":           {TypeLong, "-2"},
+		"local.retention.ms":              {TypeLong, "-2"},
+		"max.compaction.lag.ms":           {TypeLong, "9223372036854775807"},
+		"max.message.bytes":               {TypeInt, "1048588"},
+		"message.timestamp.after.max.ms":  {TypeLong, "3600000"},
+		"message.timestamp.before.max.ms": {TypeLong, "9223372036854775807"},
+		"message.timestamp.type":          {TypeString, "CreateTime"},
+		"min.cleanable.dirty.ratio":       {TypeDouble, "0.5"},
+		"min.compaction.lag.ms":           {TypeLong, "0"},
+		"min.insync.replicas":             {TypeInt, "1"},
+		"preallocate":                     {TypeBoolean, "false"},
+		"remote.log.copy.disable":         {TypeBoolean, "false"},
+		"remote.log.delete.on.disable":    {TypeBoolean, "false"},
+		"remote.storage.enable":           {TypeBoolean, "true"},
+		"retention.bytes":                 {TypeLong, "-1"},
+		"retention.ms":                    {TypeLong, "604800000"},
+		"segment.bytes":                   {TypeInt, "1073741824"},
+		"segment.index.bytes":             {TypeInt, "10485760"},
+		"segment.jitter.ms":               {TypeLong, "0"},
+		"segment.ms":                      {TypeLong, "604800000"},
+		"unclean.leader.election.enable":  {TypeBoolean, "false"},
 
-		"leader.replication.throttled.replicas":   {typeList, ""},
-		"follower.replication.throttled.replicas": {typeList, ""},
+		"leader.replication.throttled.replicas":   {TypeList, ""},
+		"follower.replication.throttled.replicas": {TypeList, ""},
 
-		"strandline.ack":               {typeString, "fsync"},
-		"strandline.flush.interval.ms": {typeLong, "1000"},
+		"strandline.ack":               {TypeString, "fsync"},
+		"strandline.flush.interval.ms": {TypeLong, "1000"},
 	}
 	list := TopicSettings(true)
 	if len(list) != len(want) {
@@ -262,10 +262,10 @@ func TestDescribeTellsSourcesAndSynonyms(t *testing.T) {
 			}
 		}
 	}
-	check("segment.bytes", "2000", sourceTopic,
-		ConfigSynonym{"segment.bytes", "2000", sourceTopic}, ConfigSynonym{"log.segment.bytes", "1000", sourceStatic}, ConfigSynonym{"log.segment.bytes", "1073741824", sourceDefault})
-	check("retention.ms", "5", sourceTopic, ConfigSynonym{"retention.ms", "5", sourceTopic}, ConfigSynonym{"log.retention.ms", week, sourceDefault})
-	check("strandline.ack", "fsync", sourceDefault, ConfigSynonym{"strandline.ack", "fsync", sourceDefault})
+	check("segment.bytes", "2000", SourceTopic,
+		ConfigSynonym{"segment.bytes", "2000", SourceTopic}, ConfigSynonym{"log.segment.bytes", "1000", SourceStatic}, ConfigSynonym{"log.segment.bytes", "1073741824", SourceDefault})
+	check("retention.ms", "5", SourceTopic, ConfigSynonym{"retention.ms", "5", SourceTopic}, ConfigSynonym{"log.retention.ms", week, SourceDefault})
+	check("strandline.ack", "fsync", SourceDefault, ConfigSynonym{"strandline.ack", "fsync", SourceDefault})
 	if len(entries) != len(s.list) {
 		t.Errorf("%d of %d settings are described", len(entries), len(s.list))
 	}

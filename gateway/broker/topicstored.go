@@ -14,31 +14,31 @@ import (
 // promise what this server does not do are refused with the reason.
 func storedSettings() []TopicSetting {
 	list := []TopicSetting{
-		fixed("cleanup.policy", "log.cleanup.policy", typeList, "delete", "compaction is not offered by this version: use delete",
+		fixed("cleanup.policy", "log.cleanup.policy", TypeList, "delete", "compaction is not offered by this version: use delete",
 			"What happens to old records. Only delete is offered."),
-		fixed("compression.type", "compression.type", typeString, "producer", "batches are stored as the producer sent them, never compressed again",
+		fixed("compression.type", "compression.type", TypeString, "producer", "batches are stored as the producer sent them, never compressed again",
 			"Compression of stored batches. Only producer is offered: the bytes stay as they came."),
-		fixed("min.insync.replicas", "min.insync.replicas", typeInt, "1", "a single node holds one copy: a write would never be acknowledged",
+		fixed("min.insync.replicas", "min.insync.replicas", TypeInt, "1", "a single node holds one copy: a write would never be acknowledged",
 			"Copies that acks=all waits for. A single node holds one."),
-		fixed("remote.log.delete.on.disable", "", typeBoolean, "false", "remote storage cannot be switched off for a topic that uses it",
+		fixed("remote.log.delete.on.disable", "", TypeBoolean, "false", "remote storage cannot be switched off for a topic that uses it",
 			"Whether switching remote storage off deletes what is in the bucket."),
-		fixed("remote.log.copy.disable", "", typeBoolean, "false", "pausing the copies is not offered by this version",
+		fixed("remote.log.copy.disable", "", TypeBoolean, "false", "pausing the copies is not offered by this version",
 			"Whether copying to the bucket is paused."),
-		integer("retention.ms", "log.retention.ms", typeLong, week, -1, math.MaxInt64, "How long records are kept; -1 is for ever.", nil),
-		integer("retention.bytes", "log.retention.bytes", typeLong, "-1", -1, math.MaxInt64, "How many bytes a partition keeps; -1 is no limit.", nil),
-		integer("local.retention.ms", "log.local.retention.ms", typeLong, "-2", -2, math.MaxInt64, "How long records stay on local disk; -2 is retention.ms.", nil),
-		integer("local.retention.bytes", "log.local.retention.bytes", typeLong, "-2", -2, math.MaxInt64, "How many bytes of a partition stay on local disk; -2 is retention.bytes.", nil),
-		integer("segment.jitter.ms", "log.roll.jitter.ms", typeLong, "0", 0, math.MaxInt64, "Random part of segment.ms.", nil),
-		integer("file.delete.delay.ms", "log.segment.delete.delay.ms", typeLong, "60000", 0, math.MaxInt64, "Delay before a file is removed. Files go here once no reader holds them.", nil),
-		integer("flush.messages", "log.flush.interval.messages", typeLong, forever, 1, math.MaxInt64, "Records between two syncs. strandline.ack decides here.", nil),
-		integer("flush.ms", "log.flush.interval.ms", typeLong, forever, 0, math.MaxInt64, "Milliseconds between two syncs. strandline.ack decides here.", nil),
-		integer("delete.retention.ms", "log.cleaner.delete.retention.ms", typeLong, "86400000", 0, math.MaxInt64, "How long compaction keeps tombstones.", nil),
-		integer("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", typeLong, "0", 0, math.MaxInt64, "Age below which records are not compacted.", nil),
-		integer("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", typeLong, forever, 1, math.MaxInt64, "Age at which records must be compacted.", nil),
+		integer("retention.ms", "log.retention.ms", TypeLong, week, -1, math.MaxInt64, "How long records are kept; -1 is for ever.", nil),
+		integer("retention.bytes", "log.retention.bytes", TypeLong, "-1", -1, math.MaxInt64, "How many bytes a partition keeps; -1 is no limit.", nil),
+		integer("local.retention.ms", "log.local.retention.ms", TypeLong, "-2", -2, math.MaxInt64, "How long records stay on local disk; -2 is retention.ms.", nil),
+		integer("local.retention.bytes", "log.local.retention.bytes", TypeLong, "-2", -2, math.MaxInt64, "How many bytes of a partition stay on local disk; -2 is retention.bytes.", nil),
+		integer("segment.jitter.ms", "log.roll.jitter.ms", TypeLong, "0", 0, math.MaxInt64, "Random part of segment.ms.", nil),
+		integer("file.delete.delay.ms", "log.segment.delete.delay.ms", TypeLong, "60000", 0, math.MaxInt64, "Delay before a file is removed. Files go here once no reader holds them.", nil),
+		integer("flush.messages", "log.flush.interval.messages", TypeLong, forever, 1, math.MaxInt64, "Records between two syncs. strandline.ack decides here.", nil),
+		integer("flush.ms", "log.flush.interval.ms", TypeLong, forever, 0, math.MaxInt64, "Milliseconds between two syncs. strandline.ack decides here.", nil),
+		integer("delete.retention.ms", "log.cleaner.delete.retention.ms", TypeLong, "86400000", 0, math.MaxInt64, "How long compaction keeps tombstones.", nil),
+		integer("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", TypeLong, "0", 0, math.MaxInt64, "Age below which records are not compacted.", nil),
+		integer("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", TypeLong, forever, 1, math.MaxInt64, "Age at which records must be compacted.", nil),
 		ratio("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", "0.5", "Share of a log that must be dirty before it is compacted."),
-		integer("compression.gzip.level", "compression.gzip.level", typeInt, "-1", -1, 9, "Level of gzip, where the server compresses.", nil),
-		integer("compression.lz4.level", "compression.lz4.level", typeInt, "9", 1, 17, "Level of lz4, where the server compresses.", nil),
-		integer("compression.zstd.level", "compression.zstd.level", typeInt, "3", -131072, 22, "Level of zstd, where the server compresses.", nil),
+		integer("compression.gzip.level", "compression.gzip.level", TypeInt, "-1", -1, 9, "Level of gzip, where the server compresses.", nil),
+		integer("compression.lz4.level", "compression.lz4.level", TypeInt, "9", 1, 17, "Level of lz4, where the server compresses.", nil),
+		integer("compression.zstd.level", "compression.zstd.level", TypeInt, "3", -131072, 22, "Level of zstd, where the server compresses.", nil),
 		boolean("preallocate", "log.preallocate", "false", "Whether a new segment file is preallocated. Room is reserved as the log grows.", nil),
 		boolean("unclean.leader.election.enable", "unclean.leader.election.enable", "false", "Whether a replica that lags may lead. A single node has none.", nil),
 		list("leader.replication.throttled.replicas", "Replicas whose reads by followers are throttled."),
@@ -87,7 +87,7 @@ func integer(name, broker string, kind int8, otherwise string, low, high int64, 
 }
 
 func boolean(name, broker, otherwise, doc string, apply func(*partition.Config, bool)) TopicSetting {
-	t := TopicSetting{Name: name, Broker: broker, Type: typeBoolean, Default: otherwise, Doc: doc, Valid: "true or false"}
+	t := TopicSetting{Name: name, Broker: broker, Type: TypeBoolean, Default: otherwise, Doc: doc, Valid: "true or false"}
 	t.check = func(value string) (string, error) {
 		switch v := strings.ToLower(strings.TrimSpace(value)); v {
 		case "true", "false":
@@ -102,7 +102,7 @@ func boolean(name, broker, otherwise, doc string, apply func(*partition.Config, 
 }
 
 func oneOf(name, broker, otherwise string, words []string, doc string, apply func(*partition.Config, string)) TopicSetting {
-	t := TopicSetting{Name: name, Broker: broker, Type: typeString, Default: otherwise, Doc: doc, Valid: strings.Join(words, ", "), apply: apply}
+	t := TopicSetting{Name: name, Broker: broker, Type: TypeString, Default: otherwise, Doc: doc, Valid: strings.Join(words, ", "), apply: apply}
 	t.check = func(value string) (string, error) {
 		for _, w := range words {
 			if w == value {
@@ -127,7 +127,7 @@ func fixed(name, broker string, kind int8, only, why, doc string) TopicSetting {
 }
 
 func ratio(name, broker, otherwise, doc string) TopicSetting {
-	t := TopicSetting{Name: name, Broker: broker, Type: typeDouble, Default: otherwise, Doc: doc, Valid: "0 to 1"}
+	t := TopicSetting{Name: name, Broker: broker, Type: TypeDouble, Default: otherwise, Doc: doc, Valid: "0 to 1"}
 	t.check = func(value string) (string, error) {
 		f, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 		if err != nil || math.IsNaN(f) || f < 0 || f > 1 {
@@ -139,7 +139,7 @@ func ratio(name, broker, otherwise, doc string) TopicSetting {
 }
 
 func list(name, doc string) TopicSetting {
-	t := TopicSetting{Name: name, Type: typeList, Doc: doc, Valid: "words with commas between them"}
+	t := TopicSetting{Name: name, Type: TypeList, Doc: doc, Valid: "words with commas between them"}
 	t.check = func(value string) (string, error) { return strings.Join(words(value), ","), nil }
 	return t
 }
