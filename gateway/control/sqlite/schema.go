@@ -201,7 +201,7 @@ func firstRows(d *db, o Options) error {
 // configure sets and verifies what durability stands on. The locking mode comes
 // first: without it SQLite cannot read a file in WAL mode here, since there is no
 // shared memory.
-func configure(d *db) error {
+func configure(d *db, walPages int64) error {
 	if err := set(d, "PRAGMA locking_mode = EXCLUSIVE", "exclusive"); err != nil {
 		return err
 	}
@@ -213,6 +213,12 @@ func configure(d *db) error {
 		return err
 	}
 	if err := set(d, "PRAGMA journal_mode = WAL", "wal"); err != nil {
+		return err
+	}
+	if walPages == 0 {
+		walPages = 1000
+	}
+	if _, err := d.number(fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", walPages)); err != nil {
 		return err
 	}
 	const full = 2

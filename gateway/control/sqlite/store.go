@@ -24,6 +24,8 @@ type Options struct {
 	// QuickCheck has SQLite check the file's structure at Open: about 0.8 s per
 	// million rows.
 	QuickCheck bool
+
+	walPages int64 // a checkpoint follows after so many pages; 0: 1000, that is 4 MB
 }
 
 // Store is a control.Store in one file.
@@ -83,7 +85,7 @@ func (s *Store) open() (err error) {
 	if s.db, err = openDB("file:"+mainName+"?vfs="+s.vfs, sqlite3.OPEN_READWRITE|sqlite3.OPEN_CREATE); err != nil {
 		return err
 	}
-	if err := configure(s.db); err != nil {
+	if err := configure(s.db, s.o.walPages); err != nil {
 		return err
 	}
 	if err := migrate(s.db, migrations(), s.o); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/strandline-io/strandline/gateway/control"
 	"github.com/strandline-io/strandline/gateway/control/controltest"
+	"github.com/strandline-io/strandline/gateway/control/model"
 	"github.com/strandline-io/strandline/gateway/control/sqlite"
 	"github.com/strandline-io/strandline/tiers/fsys"
 	"github.com/strandline-io/strandline/tiers/fsys/mem"
@@ -47,3 +48,11 @@ func onDisk(t testing.TB) (fsys.FS, string) { return fsys.OS{}, t.TempDir() + "/
 func TestConformance(t *testing.T) { controltest.Run(t, engine(onMem)) }
 
 func TestConformanceOnDisk(t *testing.T) { controltest.Run(t, engine(onDisk)) }
+
+// TestSQLiteAgainstModel runs one random list of operations on both.
+func TestSQLiteAgainstModel(t *testing.T) {
+	oracle := controltest.Engine{Open: func(_ testing.TB, o controltest.Options) control.Store {
+		return model.New(model.Options{Now: o.Now, Rand: o.Rand})
+	}}
+	controltest.Differential(t, engine(onMem), oracle)
+}

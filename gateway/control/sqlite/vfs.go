@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/util/vfsutil"
@@ -113,10 +114,18 @@ type file struct {
 
 var _ vfs.File = (*file)(nil)
 
-func (f *file) ReadAt(p []byte, off int64) (int, error)  { return f.f.ReadAt(p, off) }
-func (f *file) WriteAt(p []byte, off int64) (int, error) { return f.f.WriteAt(p, off) }
-func (f *file) Truncate(size int64) error                { return f.f.Truncate(size) }
-func (f *file) Close() error                             { return f.f.Close() }
+func (f *file) ReadAt(p []byte, off int64) (int, error) { return f.f.ReadAt(p, off) }
+func (f *file) Truncate(size int64) error               { return f.f.Truncate(size) }
+func (f *file) Close() error                            { return f.f.Close() }
+
+// WriteAt writes. A full disk is told apart, since the store goes on after it.
+func (f *file) WriteAt(p []byte, off int64) (int, error) {
+	n, err := f.f.WriteAt(p, off)
+	if errors.Is(err, syscall.ENOSPC) {
+		err = vfs.SystemError(err, sqlite3.FULL)
+	}
+	return n, err
+}
 
 // Sync makes content, size and, the first time, the name durable.
 func (f *file) Sync(vfs.SyncFlag) error {

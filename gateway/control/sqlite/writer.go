@@ -141,7 +141,11 @@ func (s *Store) transact(d *db, writes []*request) (err error) {
 		}
 	}
 	if err := d.exec("COMMIT"); err != nil {
-		s.broken.Store(true)
+		// A full disk kept the commit record from being written, so nothing was
+		// committed; anything else leaves that open.
+		if !errors.Is(err, sqlite3.FULL) {
+			s.broken.Store(true)
+		}
 		return errors.Join(err, s.rollback(d))
 	}
 	if s.disk.failed.Load() {

@@ -1,0 +1,243 @@
+package sqlite
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/strandline-io/strandline/tiers"
+	"github.com/strandline-io/strandline/tiers/fsys"
+	"github.com/strandline-io/strandline/tiers/fsys/mem"
+)
+
+const testPath = "/control.db"
+
+// TestReport003SecondProcess shows that a second opener is refused and that a
+// refused Open leaves nothing behind.
+func TestReport003SecondProcess(t *testing.T) {
+	fs := mem.New()
+	s, err := Open(fs, testPath, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := Open(fs, testPath, Options{}); tiers.KindOf(err) != tiers.Conflict || !errors.Is(err, fsys.ErrLocked) || !strings.Contains(err.Error(), "another process") {
+			t.Fatalf("second Open: %v", err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(fs, testPath, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, fs fsys.FS, name string, b []byte) {
+	t.Helper()
+	f, err := fs.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// alter opens a control plane and changes it behind its back.
+func alter(t *testing.T, fs fsys.FS, sql string) {
+	t.Helper()
+	s, err := Open(fs, testPath, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.do(t.Context(), "alter", false, func(d *db) error { return d.conn.Exec(sql) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		make func(t *testing.T, fs fsys.FS)
+		kind tiers.Kind
+		says string
+	}{
+		"a newer format": {func(t *testing.T, fs fsys.FS) {
+			alter(t, fs, "UPDATE meta SET value = 99 WHERE key = 'version'; UPDATE meta SET value = 98 WHERE key = 'min_reader'")
+		}, tiers.UnsupportedVersion, "format 99, which needs a binary that knows format 98; this one knows 1"},
+		"another program's database": {func(t *testing.T, fs fsys.FS) { alter(t, fs, "PRAGMA application_id = 7") }, tiers.InvalidConfig, "not a control plane"},
+		"a file that is no database": {func(t *testing.T, fs fsys.FS) { write(t, fs, testPath, []byte(strings.Repeat("garbage!", 1000))) }, tiers.StorageFailed, "strandline rebuild"},
+		"damaged tables":             {func(t *testing.T, fs fsys.FS) { alter(t, fs, "DROP TABLE meta") }, tiers.StorageFailed, "meta"},
+		"no folder":                  {func(t *testing.T, fs fsys.FS) { write(t, fs, testPath+".lock/x", nil) }, tiers.StorageFailed, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fs := mem.New()
+			if name == "no folder" {
+				if err := fs.MkdirAll(testPath+".lock", 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.make(t, fs)
+			for range 2 { // The lock was given back.
+				s, err := Open(fs, testPath, Options{QuickCheck: true})
+				if err == nil {
+					_ = s.Close() // The test fails anyway.
+				}
+				if tiers.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says) {
+					t.Fatalf("Open: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// TestNewerWithOldReader opens what a newer binary wrote for older ones too.
+func TestNewerWithOldReader(t *testing.T) {
+	fs := mem.New()
+	alter(t, fs, "UPDATE meta SET value = 99 WHERE key = 'version'")
+	s, err := Open(fs, testPath, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d := connect(t, fs)
+	if v, err := meta(d, keyVersion); err != nil || v != 99 {
+		t.Fatalf("version %d, %v", v, err)
+	}
+}
+
+// TestQuickCheckFindsDamage breaks a page of an index.
+func TestQuickCheckFindsDamage(t *testing.T) {
+	fs := mem.New()
+	alter(t, fs, `INSERT INTO topics SELECT CAST(format('%016d', value) AS BLOB), 'n'||value, 'c'||value, 1, 1 FROM (WITH RECURSIVE c(value) AS (SELECT 1 UNION ALL SELECT value+1 FROM c LIMIT 3000) SELECT value FROM c)`)
+	f, err := fs.OpenFile(testPath, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(make([]byte, 4096), st.Size()/4096/2*4096); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(fs, testPath, Options{QuickCheck: true}); tiers.KindOf(err) != tiers.StorageFailed || !strings.Contains(err.Error(), "strandline rebuild") {
+		t.Fatalf("Open: %v", err)
+	}
+}
+
+// connect opens a connection without a loop.
+func connect(t *testing.T, fs fsys.FS) *db {
+	t.Helper()
+	s, err := Open(fs, testPath, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s.db // The loop waits, so this test may use it.
+}
+
+// TestMigrations brings an old file up to date, in one transaction.
+func TestMigrations(t *testing.T) {
+	d := connect(t, mem.New())
+	next := append(migrations(),
+		migration{2, 1, "CREATE TABLE two (a INTEGER) STRICT"},
+		migration{3, 2, "CREATE TABLE three (a INTEGER) STRICT; INSERT INTO two VALUES (7)"},
+	)
+	broken := append(next[:3:3], migration{4, 4, "CREATE TABLE four (a INTEGER) STRICT; INSERT INTO nowhere VALUES (1)"})
+	if err := migrate(d, broken, Options{}); err == nil || !strings.Contains(err.Error(), "migration 4") {
+		t.Fatalf("a broken migration: %v", err)
+	}
+	if v, err := meta(d, keyVersion); err != nil || v != 1 {
+		t.Fatalf("version %d, %v after a broken migration", v, err)
+	}
+	cluster, err := d.text("SELECT value FROM meta WHERE key = ?", keyCluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := migrate(d, next, Options{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for sql, want := range map[string]int64{
+		"SELECT value FROM meta WHERE key = 'version'": 3, "SELECT value FROM meta WHERE key = 'min_reader'": 2,
+		"SELECT sum(a) FROM two": 7, "SELECT count(*) FROM three": 0,
+	} {
+		if got, err := d.number(sql); err != nil || got != want {
+			t.Errorf("%s: %d, %v", sql, got, err)
+		}
+	}
+	if again, err := d.text("SELECT value FROM meta WHERE key = ?", keyCluster); err != nil || again != cluster {
+		t.Fatalf("cluster id %q, %v", again, err)
+	}
+	// This binary knows version 1 only, the file needs 2.
+	if err := migrate(d, migrations(), Options{}); tiers.KindOf(err) != tiers.UnsupportedVersion {
+		t.Fatalf("an older binary: %v", err)
+	}
+	for i, m := range next {
+		if m.version != int64(i+1) || m.minReader > m.version {
+			t.Fatalf("migration %d has version %d and reader %d", i+1, m.version, m.minReader)
+		}
+	}
+}
+
+func TestSQLiteVersion(t *testing.T) {
+	for version, ok := range map[string]bool{
+		"3.51.2": false, "3.51.3": true, "3.52.0": true, "3.7.17": false, "4.0.0": true, "2.99.9": false, "3.50.9": false, "": false, "x.y.z": false,
+	} {
+		if err := checkVersion(version); (err == nil) != ok {
+			t.Errorf("%q: %v", version, err)
+		}
+	}
+	d := connect(t, mem.New())
+	for pragma, want := range map[string]string{"synchronous": "2", "journal_mode": "wal", "locking_mode": "exclusive"} {
+		if got, err := d.text("PRAGMA " + pragma); err != nil || got != want {
+			t.Errorf("%s is %s, %v", pragma, got, err)
+		}
+	}
+	if err := set(d, "PRAGMA journal_mode = WAL", "delete"); err == nil {
+		t.Error("an answer that was not wanted passed")
+	}
+}
+
+// TestGoldenSchema holds the tables and their description together.
+func TestGoldenSchema(t *testing.T) {
+	d := connect(t, mem.New())
+	text, err := d.text("SELECT group_concat(sql, char(59) || char(10) ORDER BY rowid) FROM sqlite_schema WHERE sql IS NOT NULL")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := strings.Split(text, ";\n")
+	page, err := os.ReadFile("../../../docs/format/control-plane.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tables) != 11 {
+		t.Errorf("%d tables and indexes", len(tables))
+	}
+	for _, sql := range tables {
+		if !strings.Contains(string(page), sql+";\n") {
+			t.Errorf("docs/format/control-plane.md does not show\n%s;", sql)
+		}
+	}
+}
