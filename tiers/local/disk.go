@@ -1,29 +1,312 @@
 package local
 
 import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"sync"
+	"sync/atomic"
+
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/strandline-io/strandline/tiers"
 	"github.com/strandline-io/strandline/tiers/fsys"
 )
 
-// Disk is the owner of a data directory: its lock, its clean-shutdown marker and
-// its checkpoint files (recovery-point-offset-checkpoint,
+// Disk is the owner of a data directory: its lock, its clean-shutdown marker,
+// its open files and its checkpoint files (recovery-point-offset-checkpoint,
 // log-start-offset-checkpoint, replication-offset-checkpoint). Sampling the logs
 // and writing a file is one step under one lock (C2); truncation lowers the
 // recovery point in the file first (C4).
-type Disk struct{}
+type Disk struct {
+	fs      fsys.FS
+	dir     string
+	out     hclog.Logger
+	lock    io.Closer
+	files   handles
+	windows windows
+
+	mu      sync.Mutex
+	parts   map[tiers.PartitionID]*diskEntry
+	written [3][]byte // what each checkpoint file holds, nil: not known
+	closed  bool
+
+	failed atomic.Pointer[error] // why the disk is offline; read without the lock
+}
+
+// diskEntry is what the checkpoint files say of a partition. While its log is
+// open the log's own values are newer.
+type diskEntry struct {
+	point, start, high tiers.Offset // NoOffset: no line
+	clean              tiers.Offset // where the log ended when it was closed cleanly; NoOffset if it was not
+	log                *Log
+}
+
+// sample brings the values of an open log into the entry.
+func (e *diskEntry) sample() {
+	if l := e.log; l != nil {
+		e.point, e.start, e.high = l.Flushed(), l.LogStart(), l.HighWatermark()
+	}
+}
 
 // OpenDisk locks the directory and reads its checkpoints. It fails with
-// fsys.ErrLocked, naming the directory, if another process has it.
-func OpenDisk(fs fsys.FS, dir string, log hclog.Logger) (*Disk, error) { panic("contract") }
+// fsys.ErrLocked, naming the directory, if another process has it. The
+// clean-shutdown marker is taken away, durably, before anything can be written.
+func OpenDisk(fs fsys.FS, dir string, log hclog.Logger) (*Disk, error) {
+	d := &Disk{fs: fs, dir: dir, out: log, files: handles{limit: maxOpenFiles}, parts: map[tiers.PartitionID]*diskEntry{}}
+	if err := fsys.MkdirAllSync(fs, dir, dirPerm); err != nil {
+		return nil, tiers.E(tiers.StorageFailed, "open disk", dir, "%w", err)
+	}
+	lock, err := fs.Lock(path.Join(dir, lockFile))
+	if err != nil {
+		return nil, tiers.E(tiers.StorageFailed, "open disk", dir, "lock the directory: %w", err)
+	}
+	d.lock = lock
+	if err := d.load(); err != nil {
+		return nil, errors.Join(tiers.E(tiers.StorageFailed, "open disk", dir, "%w", err), lock.Close())
+	}
+	return d, nil
+}
+
+func (d *Disk) load() error {
+	for _, f := range []struct {
+		name string
+		set  func(*diskEntry, tiers.Offset)
+	}{
+		{recoveryPointFile, func(e *diskEntry, o tiers.Offset) { e.point = o }},
+		{logStartFile, func(e *diskEntry, o tiers.Offset) { e.start = o }},
+		{replicationFile, func(e *diskEntry, o tiers.Offset) { e.high = o }},
+		{cleanFile, func(e *diskEntry, o tiers.Offset) { e.clean = o }},
+	} {
+		m, err := d.readCheckpoint(f.name)
+		if err != nil {
+			return err
+		}
+		for id, o := range m {
+			f.set(d.entry(id), o)
+		}
+	}
+	err := d.fs.Remove(path.Join(d.dir, cleanFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return d.fs.SyncDir(d.dir)
+}
+
+// readCheckpoint reads a checkpoint file. A missing or damaged one is empty
+// (C7): every log is then recovered from its start.
+func (d *Disk) readCheckpoint(name string) (map[tiers.PartitionID]tiers.Offset, error) {
+	b, err := fsys.ReadFile(d.fs, path.Join(d.dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := decodeOffsets(b)
+	if err != nil {
+		d.out.Warn("a checkpoint is damaged and not used", "file", path.Join(d.dir, name), "err", err)
+	}
+	return m, nil
+}
+
+func (d *Disk) entry(id tiers.PartitionID) *diskEntry {
+	e := d.parts[id]
+	if e == nil {
+		e = &diskEntry{tiers.NoOffset, tiers.NoOffset, tiers.NoOffset, tiers.NoOffset, nil}
+		d.parts[id] = e
+	}
+	return e
+}
+
+// Failed returns why the disk is offline, nil while it is not.
+func (d *Disk) Failed() error {
+	if err := d.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// attach makes l the log of its partition, and returns what the files say of it.
+func (d *Disk) attach(l *Log) (diskEntry, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch e := d.entry(l.o.ID); {
+	case d.closed:
+		return diskEntry{}, tiers.E(tiers.Closed, "open log", l.place, "the disk %s is closed", d.dir)
+	case d.Failed() != nil:
+		return diskEntry{}, d.Failed()
+	case e.log != nil:
+		return diskEntry{}, tiers.E(tiers.Conflict, "open log", l.place, "the log is open already")
+	default:
+		found := *e
+		e.clean = tiers.NoOffset
+		return found, nil
+	}
+}
+
+// opened begins to sample l. Until then its entry is what the files said.
+func (d *Disk) opened(l *Log) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.entry(l.o.ID)
+	if e.log != nil {
+		return tiers.E(tiers.Conflict, "open log", l.place, "the log is open already")
+	}
+	e.log = l
+	return nil
+}
+
+// detach ends the sampling of l. clean says that the next Open may trust what is
+// on disk.
+func (d *Disk) detach(l *Log, clean bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.parts[l.o.ID]
+	if e == nil || e.log != l { // forgotten
+		return
+	}
+	e.sample()
+	e.log = nil
+	if clean {
+		e.clean = l.end
+	}
+}
 
 // Checkpoint samples every open log of the disk and writes the checkpoint files.
-func (d *Disk) Checkpoint() error { panic("contract") }
+func (d *Disk) Checkpoint() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.write()
+}
 
-// Forget removes a partition's entries: they never come back (C6).
-func (d *Disk) Forget(id tiers.PartitionID) error { panic("contract") }
+// Forget removes a partition's entries: they never come back (C6), whatever a
+// log that is still open does.
+func (d *Disk) Forget(id tiers.PartitionID) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.parts, id)
+	return d.write()
+}
+
+// lower changes a partition's entry to be at most as high as to (NoOffset: as it
+// is), writes the files, and then, under the same lock, runs cut: no sampler can
+// come between (C4). If the files cannot be written the disk goes offline and
+// nothing was cut.
+func (d *Disk) lower(id tiers.PartitionID, to diskEntry, cut func() error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.entry(id)
+	e.sample()
+	log := e.log
+	e.log = nil // not to be sampled while it is cut
+	e.point, e.start, e.high = lowest(e.point, to.point), lowest(e.start, to.start), lowest(e.high, to.high)
+	err := d.write()
+	if err != nil {
+		d.failed.Store(&err)
+		d.out.Error("the disk goes offline: its recovery points could not be lowered", "dir", d.dir, "err", err)
+	} else {
+		err = cut()
+	}
+	e.log = log
+	return err
+}
+
+// lowest is the smaller offset of those that are there.
+func lowest(a, b tiers.Offset) tiers.Offset {
+	if a == tiers.NoOffset || b == tiers.NoOffset {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// raiseStart writes a new log start, and then has set make it true.
+func (d *Disk) raiseStart(id tiers.PartitionID, o tiers.Offset, set func()) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.entry(id)
+	e.sample()
+	was, log := e.start, e.log
+	e.start, e.log = o, nil
+	err := d.write()
+	e.log = log
+	if err != nil {
+		e.start = was
+		return err
+	}
+	set()
+	return nil
+}
+
+// write samples the open logs and replaces the files that change. The caller
+// holds the lock.
+func (d *Disk) write() error {
+	if d.closed {
+		return tiers.E(tiers.Closed, "checkpoint", d.dir, "the disk is closed")
+	}
+	if err := d.Failed(); err != nil {
+		return err
+	}
+	var maps [3]map[tiers.PartitionID]tiers.Offset
+	for i := range maps {
+		maps[i] = make(map[tiers.PartitionID]tiers.Offset, len(d.parts))
+	}
+	for id, e := range d.parts {
+		e.sample()
+		for i, o := range [3]tiers.Offset{e.point, e.start, e.high} {
+			if o != tiers.NoOffset {
+				maps[i][id] = o
+			}
+		}
+	}
+	for i, name := range [3]string{recoveryPointFile, logStartFile, replicationFile} {
+		b := encodeOffsets(maps[i])
+		if d.written[i] != nil && string(b) == string(d.written[i]) {
+			continue
+		}
+		d.written[i] = nil
+		if err := fsys.WriteFileAtomic(d.fs, path.Join(d.dir, name), b, filePerm); err != nil {
+			return tiers.E(tiers.StorageFailed, "checkpoint", path.Join(d.dir, name), "%w", err)
+		}
+		d.written[i] = b
+	}
+	return nil
+}
 
 // Close writes the checkpoints, then the clean-shutdown marker if every log was
-// closed, and unlocks.
-func (d *Disk) Close() error { panic("contract") }
+// closed, and unlocks. The marker names the logs that may be trusted: those that
+// were closed cleanly, or not opened since they were.
+func (d *Disk) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	err := d.write()
+	if err == nil {
+		err = d.mark()
+	}
+	d.closed = true
+	d.files.closeIdle()
+	return errors.Join(err, d.lock.Close())
+}
+
+func (d *Disk) mark() error {
+	clean := map[tiers.PartitionID]tiers.Offset{}
+	var open []string
+	for id, e := range d.parts {
+		if e.log != nil {
+			open = append(open, id.String())
+		}
+		if e.clean != tiers.NoOffset {
+			clean[id] = e.clean
+		}
+	}
+	if len(open) > 0 {
+		return fmt.Errorf("no clean-shutdown marker was written to %s, because logs are open: %s", d.dir, strings.Join(open, ", "))
+	}
+	return fsys.WriteFileAtomic(d.fs, path.Join(d.dir, cleanFile), encodeOffsets(clean), filePerm)
+}

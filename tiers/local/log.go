@@ -9,12 +9,12 @@ package local
 
 import (
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/strandline-io/strandline/tiers"
-	"github.com/strandline-io/strandline/tiers/batch"
 	"github.com/strandline-io/strandline/tiers/fsys"
 )
 
@@ -63,7 +63,24 @@ type Recovery struct {
 	TruncatedBytes int64        // bytes that were cut
 	RebuiltIndexes int          // index files made again from the log
 	LostSegments   int          // segments dropped behind the cut
+	// Damage is what is wrong below the recovery point. It is never cut, because
+	// it was acknowledged: reading it is an error of kind CorruptMessage.
+	Damage []Damage
+	// Holes are offsets without a batch between segments that were scanned. Only
+	// compaction makes such on purpose (report 039).
+	Holes []Range
 }
+
+// Damage is bytes of a segment that are no sound batch.
+type Damage struct {
+	Segment tiers.Offset // its base
+	At      int64        // first damaged byte
+	Offsets Range        // that the bytes held, as far as can be told
+	Why     string
+}
+
+// Range is the offsets [From, To).
+type Range struct{ From, To tiers.Offset }
 
 // Segment is the facts of one local segment: what plan decides on.
 type Segment struct {
@@ -78,153 +95,141 @@ type Segment struct {
 	HasAborted   bool
 }
 
-// Log is the local tier of one partition.
-type Log struct{}
+// Log is the local tier of one partition. The owner's goroutine calls its
+// methods; the atomic fields are what the disk's checkpoints sample.
+type Log struct {
+	folder
+	o Options
 
-// Open opens or creates the log, recovering what was not shut down cleanly
-// (spec s1.5): every segment from the one that holds the recovery point on is
-// read batch by batch, its indexes, the lineage and the producer state are made
-// again, and the first batch that is torn, out of order or has a wrong CRC ends
-// the log. What is served after Open was synced first, and the checkpoint moves
-// last (report 027).
-func Open(o Options) (*Log, Recovery, error) { panic("contract") }
+	segs    []*segment // by base; the last is the active one
+	current *Snapshot  // of segs
+	lineage tiers.Lineage
+	prods   *Producers
+	end     tiers.Offset
 
-// Append writes data, the concatenation of stamped batches whose headers are in
-// order in hs, at LogEnd: one write, no sync. The first must have base offset
-// LogEnd. Lineage, indexes and producer state follow. On an error nothing of it
-// is in the log; if even that cannot be assured, the log is Broken.
-func (l *Log) Append(data []byte, hs []batch.Header) error { panic("contract") }
+	dirty    *handle // of the active segment, while it has unsynced bytes
+	reserved int64   // bytes of the active segment that the file system holds ready
+	removals int     // makes the names of dropped files unique
+	truncs   uint64
+	broken   error
+	closed   bool
 
-// Sync makes every record below LogEnd durable. After a failed sync the log is
-// Broken: nobody knows what is on disk, so it must be opened again (fsyncgate).
-func (l *Log) Sync() error { panic("contract") }
+	flushed  atomic.Int64
+	logStart atomic.Int64
+	high     atomic.Int64
+}
+
+// usable returns why nothing can be done with the log, nil if it can.
+func (l *Log) usable(op string) error {
+	if l.closed {
+		return tiers.E(tiers.Closed, op, l.place, "the log is closed")
+	}
+	if err := l.Broken(); err != nil {
+		return tiers.E(tiers.StorageFailed, op, l.place, "the log is offline until it is opened again: %w", err)
+	}
+	return nil
+}
+
+// fail ends the log: what is on disk is no longer known.
+func (l *Log) fail(op string, err error) error {
+	if l.broken == nil {
+		l.broken = tiers.E(tiers.StorageFailed, op, l.place, "%w", err)
+		l.o.Log.Error("the log goes offline", "op", op, "err", err)
+	}
+	return l.broken
+}
+
+// Broken returns the error that ended this log or its disk, nil while it lives.
+func (l *Log) Broken() error {
+	if l.broken != nil {
+		return l.broken
+	}
+	return l.o.Disk.Failed()
+}
 
 // Flushed is the end of what is durable: the recovery point (C1).
-func (l *Log) Flushed() tiers.Offset { panic("contract") }
-
-// Broken returns the error that ended this log, nil while it lives.
-func (l *Log) Broken() error { panic("contract") }
-
-// Roll closes the active segment and starts an empty one at LogEnd, with a
-// producer snapshot at that offset. An empty active segment stays.
-func (l *Log) Roll() error { panic("contract") }
-
-// TruncateTo cuts the log so that it ends at o (T8): it counts as a truncation
-// if o < LogEnd.
-func (l *Log) TruncateTo(o tiers.Offset) error { panic("contract") }
-
-// Restart drops everything and starts an empty log (full truncation).
-func (l *Log) Restart(s Start) error { panic("contract") }
-
-// DropBefore removes the closed segments that end at or below o from disk and
-// moves LocalLogStart. It does not move LogStart. Files go only after readers
-// have released them.
-func (l *Log) DropBefore(o tiers.Offset) error { panic("contract") }
-
-// RaiseLogStart moves LogStart up to o and writes it to the disk's checkpoint.
-func (l *Log) RaiseLogStart(o tiers.Offset) error { panic("contract") }
+func (l *Log) Flushed() tiers.Offset { return tiers.Offset(l.flushed.Load()) }
 
 // LogStart is the first offset of the whole log.
-func (l *Log) LogStart() tiers.Offset { panic("contract") }
+func (l *Log) LogStart() tiers.Offset { return tiers.Offset(l.logStart.Load()) }
 
-// LocalLogStart is the first offset on disk.
-func (l *Log) LocalLogStart() tiers.Offset { panic("contract") }
+// LocalLogStart is the first offset on disk that is part of the log.
+func (l *Log) LocalLogStart() tiers.Offset { return max(l.segs[0].base, l.LogStart()) }
 
 // LogEnd is the offset of the next record.
-func (l *Log) LogEnd() tiers.Offset { panic("contract") }
+func (l *Log) LogEnd() tiers.Offset { return l.end }
 
 // FirstUndecided is the offset of the first record of the oldest open
 // transaction, LogEnd if there is none: the last stable offset before it is
 // clamped to the high watermark.
-func (l *Log) FirstUndecided() tiers.Offset { panic("contract") }
+func (l *Log) FirstUndecided() tiers.Offset { return l.prods.firstUndecided(l.end) }
+
+// HighWatermark is the last value given to SetHighWatermark, in this process or
+// before the last checkpoint; never above LogEnd.
+func (l *Log) HighWatermark() tiers.Offset { return tiers.Offset(l.high.Load()) }
+
+// SetHighWatermark has the next checkpoints of the disk hold o.
+func (l *Log) SetHighWatermark(o tiers.Offset) { l.high.Store(int64(min(o, l.end))) }
 
 // Lineage is the leader epochs of the log.
-func (l *Log) Lineage() tiers.Lineage { panic("contract") }
-
-// Assign records that epoch e starts at s, durably (T6).
-func (l *Log) Assign(e tiers.LeaderEpoch, s tiers.Offset) error { panic("contract") }
+func (l *Log) Lineage() tiers.Lineage { return l.lineage }
 
 // Truncations counts the effective truncations of this log (F1).
-func (l *Log) Truncations() uint64 { panic("contract") }
+func (l *Log) Truncations() uint64 { return l.truncs }
 
 // Producers is the state of idempotent and transactional producers.
-func (l *Log) Producers() *Producers { panic("contract") }
+func (l *Log) Producers() *Producers { return l.prods }
 
 // Segments are the facts of all segments in offset order, the active one last.
-func (l *Log) Segments() []Segment { panic("contract") }
+func (l *Log) Segments() []Segment {
+	out := make([]Segment, len(l.segs))
+	for i := range l.segs {
+		out[i] = l.segs[i].facts(l.nextOf(i))
+	}
+	return out
+}
 
 // Active is the facts of the active segment.
-func (l *Log) Active() Segment { panic("contract") }
+func (l *Log) Active() Segment { return l.active().facts(l.end) }
+
+func (l *Log) active() *segment { return l.segs[len(l.segs)-1] }
+
+// nextOf is the base of the segment behind the one at i, LogEnd for the last.
+func (l *Log) nextOf(i int) tiers.Offset {
+	if i+1 < len(l.segs) {
+		return l.segs[i+1].base
+	}
+	return l.end
+}
 
 // Configure changes the settings.
-func (l *Log) Configure(c Config) { panic("contract") }
+func (l *Log) Configure(c Config) { l.o.Config = c }
 
 // Snapshot returns an immutable picture of the segments for readers, holding a
 // reference that the caller must release. Taking one is cheap enough for every
 // published View: it is the same one until the log changes its segments, and
 // the readable end is given per read.
-func (l *Log) Snapshot() *Snapshot { panic("contract") }
-
-// Close syncs and closes the files. clean says that the caller has stopped all
-// writers, so that the next Open need not scan.
-func (l *Log) Close() error { panic("contract") }
-
-// Snapshot is a set of segments that stay readable, even if they are dropped
-// meanwhile, until Release.
-type Snapshot struct{}
-
-// Retain takes one more reference.
-func (s *Snapshot) Retain() { panic("contract") }
-
-// Release gives one reference back. Files that were dropped meanwhile are closed
-// and removed with the last one.
-func (s *Snapshot) Release() { panic("contract") }
-
-// Start is the first offset in it.
-func (s *Snapshot) Start() tiers.Offset { panic("contract") }
-
-// Read returns whole batches from the one that holds from on (or the next one,
-// where compaction left a hole), none of which ends above end. At most maxBytes,
-// except that with minOne the first batch may be larger. The bytes are read into
-// memory from alloc (len n wanted, return a slice of len n); nil alloc allocates.
-// An empty result means that there is no batch in [from, end). Bytes that do not
-// parse as a batch header chain are an error of kind CorruptMessage, never an
-// empty result.
-func (s *Snapshot) Read(from, end tiers.Offset, maxBytes int, minOne bool, alloc func(n int) []byte) ([]byte, error) {
-	panic("contract")
+func (l *Log) Snapshot() *Snapshot {
+	l.current.Retain()
+	return l.current
 }
 
-// FindTime returns the first record with timestamp >= ts and offset >= from and
-// < end. ok is false if there is none.
-func (s *Snapshot) FindTime(ts int64, from, end tiers.Offset) (o tiers.Offset, at int64, ok bool, err error) {
-	panic("contract")
-}
-
-// MaxTimestamp returns the newest timestamp in [from,end) and the first offset
-// that carries it.
-func (s *Snapshot) MaxTimestamp(from, end tiers.Offset) (o tiers.Offset, at int64, ok bool, err error) {
-	panic("contract")
-}
-
-// Aborted returns the aborted transactions that overlap [from, end), by first
-// offset.
-func (s *Snapshot) Aborted(from, end tiers.Offset) ([]AbortedTxn, error) { panic("contract") }
-
-// Files opens the closed segment with this base for the copier.
-func (s *Snapshot) Files(base tiers.Offset) (*SegmentFiles, error) { panic("contract") }
-
-// AbortedTxn is one entry of a transaction index.
-type AbortedTxn struct {
-	ProducerID  int64
-	First, Last tiers.Offset // inclusive
-	LastStable  tiers.Offset
+// setSegments makes segs the segments of the log. References of segments that
+// are no longer in it go to the readers that still hold them.
+func (l *Log) setSegments(segs []*segment) {
+	old := l.current
+	l.segs = segs
+	l.current = newSnapshot(l.folder, l.o.Config.IndexInterval, segs)
+	if old != nil {
+		old.Release()
+	}
 }
 
 // SegmentFiles is a closed segment as the copier reads it. Missing or damaged
 // side files were made again from the log (report 105).
 type SegmentFiles struct {
 	Segment     Segment
-	Log         io.ReaderAt
+	Log         io.ReaderAt // readable as long as the snapshot is held
 	OffsetIndex []byte
 	TimeIndex   []byte
 	TxnIndex    []byte

@@ -1,0 +1,69 @@
+package local
+
+import (
+	"errors"
+
+	"github.com/strandline-io/strandline/tiers"
+	"github.com/strandline-io/strandline/tiers/fsys"
+)
+
+// Files opens the closed segment with this base for the copier.
+func (s *Snapshot) Files(base tiers.Offset) (*SegmentFiles, error) {
+	i := s.floor(base)
+	seg := s.segs[i]
+	if seg.base != base || i+1 == len(s.segs) {
+		return nil, tiers.E(tiers.OffsetOutOfRange, "open segment", s.place, "no closed segment begins at offset %d", base)
+	}
+	f := &SegmentFiles{Segment: seg.facts(s.segs[i+1].base), Log: seg.log}
+	seg.mu.RLock()
+	f.TxnIndex = encodeTxnIndex(seg.aborted)
+	seg.mu.RUnlock()
+	var err error
+	if f.OffsetIndex, f.TimeIndex, err = seg.indexFiles(f.Segment, s.interval); err == nil {
+		f.Producers, err = s.producersFile(i, f.Segment.Next)
+	}
+	if err != nil {
+		return nil, s.readFailed(seg, err)
+	}
+	return f, nil
+}
+
+// indexFiles reads the index files, or makes what they should hold of the log.
+func (s *segment) indexFiles(facts Segment, interval int64) (offsets, times []byte, err error) {
+	offsets, err = fsys.ReadFile(s.fs, s.index.path())
+	if err == nil {
+		_, err = decodeOffsetIndex(offsets, facts.Size)
+	}
+	times, terr := fsys.ReadFile(s.fs, s.time.path())
+	if terr == nil {
+		_, terr = decodeTimeIndex(times)
+	}
+	if err = errors.Join(err, terr); err == nil {
+		return offsets, times, nil
+	}
+	s.distrust(err)
+	fresh := &segment{base: s.base, next: s.base, newest: -1, newestAt: s.base}
+	if _, err = fresh.refill(newWalker(s.log, facts.Size, hopWindow), facts.Next, interval); err != nil {
+		return nil, nil, err
+	}
+	fresh.addTime()
+	return encodeOffsetIndex(fresh.offsets), encodeTimeIndex(fresh.times), nil
+}
+
+// producersFile reads the producer snapshot at next, or makes it of an older one
+// and the log.
+func (s *Snapshot) producersFile(i int, next tiers.Offset) ([]byte, error) {
+	b, err := fsys.ReadFile(s.fs, s.snapshotPath(next))
+	if err == nil {
+		_, err = decodeSnapshot(b)
+	}
+	if err == nil {
+		return b, nil
+	}
+	s.out.Warn("a producer snapshot is made again from the log", "file", s.snapshotPath(next), "err", err)
+	p, err := s.producersAt(s.segs[:i+1], next)
+	if err != nil {
+		return nil, err
+	}
+	return p.snapshot(), nil
+}

@@ -1,0 +1,275 @@
+package local
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/strandline-io/strandline/tiers"
+	"github.com/strandline-io/strandline/tiers/batch"
+)
+
+// openSegments opens the segments: as they are if the log was closed cleanly,
+// else those from the recovery point on batch by batch.
+func (p *opening) openSegments() error {
+	p.point = max(p.saved.point, 0)
+	if p.saved.clean != tiers.NoOffset {
+		ok, err := p.openClean()
+		if err != nil || ok {
+			return err
+		}
+		p.o.Log.Warn("the log was closed cleanly, but its files do not look so: it is recovered", "end", p.saved.clean)
+	}
+	from := max(0, slices.IndexFunc(p.found, func(s *segment) bool { return s.base > p.point })-1)
+	if p.found[len(p.found)-1].base <= p.point {
+		from = len(p.found) - 1
+	}
+	for i := range from {
+		if err := p.openClosed(i); err != nil {
+			return err
+		}
+	}
+	if err := p.mendLineage(from); err != nil {
+		return err
+	}
+	p.ends = p.ends.TruncateEnd(p.found[from].base)
+	prods, err := p.producersAt(p.found[:from], p.found[from].base)
+	if err != nil {
+		return err
+	}
+	p.prods = prods
+	r := &rescan{opening: p, from: from, next: p.found[from].base, decoder: batch.NewDecoder(0)}
+	return r.run()
+}
+
+// rescan goes through the segments from the recovery point on.
+type rescan struct {
+	*opening
+	from    int
+	next    tiers.Offset // after the last sound batch
+	decoder *batch.Decoder
+	lost    bool // the end of the last segment is damaged below the recovery point
+}
+
+func (r *rescan) run() error {
+	for i := r.from; i < len(r.found); i++ {
+		if err := r.border(i); err != nil {
+			return err
+		}
+		cut, err := r.scan(i)
+		if err != nil {
+			return err
+		}
+		r.rec.Scanned++
+		if cut >= 0 {
+			if err := r.cutAt(i, cut); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	r.end = r.next
+	if err := r.makeDurable(); err != nil {
+		return err
+	}
+	if r.lost {
+		return r.goOnAtPoint()
+	}
+	return nil
+}
+
+// border is what happens between two segments.
+func (r *rescan) border(i int) error {
+	s := r.found[i]
+	if i > r.from && s.base > r.next && !r.lost {
+		r.rec.Holes = append(r.rec.Holes, Range{r.next, s.base})
+		r.o.Log.Warn("there is no batch between two segments", "from", r.next, "to", s.base)
+	}
+	r.lost = false
+	r.next = max(r.next, s.base)
+	if i == r.from || r.snapshots[s.base] {
+		return nil
+	}
+	return r.writeSnapshot(s.base, r.prods.snapshot())
+}
+
+// scan reads segment i and makes its indexes again. It returns the first byte
+// that must be cut, -1 if none.
+func (r *rescan) scan(i int) (cut int64, err error) {
+	s, size := r.found[i], r.sizes[r.found[i].base]
+	w := newWalker(s.log, size, int(min(scanWindow, max(size, batch.HeaderSize))))
+	defer func() { r.rec.Bytes += w.bytes }()
+	for pos := int64(0); pos < size; {
+		h, b, err := w.batch(pos, r.next)
+		if err == nil && h.LeaderEpoch >= 0 && h.LeaderEpoch < r.ends.Last() && r.next >= r.point {
+			err = damage{pos, "its leader epoch is older than that of the batch before it"}
+		}
+		if err == nil && h.Last()-s.base > maxRelative {
+			err = damage{pos, "its offset is too far from the segment's base"}
+		}
+		var d damage
+		if errors.As(err, &d) {
+			if r.next >= r.point {
+				return pos, nil
+			}
+			if pos, err = r.keepDamage(s, w, d); err != nil {
+				return -1, err
+			}
+			continue
+		}
+		if err != nil {
+			return -1, err
+		}
+		r.take(s, h, b, pos)
+		pos += h.Size()
+	}
+	s.size = size
+	return -1, nil
+}
+
+// keepDamage leaves damaged bytes below the recovery point where they are and
+// returns where to go on: at the next sound batch, else at the segment's end.
+func (r *rescan) keepDamage(s *segment, w *walker, d damage) (pos int64, err error) {
+	h, at, ok, err := w.resync(d.pos, w.end, r.next, s.base+maxRelative)
+	if err != nil {
+		return 0, err
+	}
+	until := max(r.point, r.next)
+	if ok {
+		until = h.BaseOffset
+		r.next = h.BaseOffset
+		s.addIndexed(h, at) // so that readers find what lies behind
+	} else {
+		at, r.lost = w.end, true
+	}
+	dam := Damage{Segment: s.base, At: d.pos, Offsets: Range{s.next, until}, Why: d.why}
+	r.rec.Damage = append(r.rec.Damage, dam)
+	r.o.Log.Error("acknowledged records are damaged; reading them fails", "file", s.path(logSuffix), "byte", d.pos, "from", dam.Offsets.From, "to", until, "why", d.why)
+	return at, nil
+}
+
+// take makes a sound batch part of the log.
+func (r *rescan) take(s *segment, h batch.Header, b []byte, pos int64) {
+	if len(s.offsets) == 0 || s.indexedAt != pos {
+		s.add(h, pos, r.o.Config.IndexInterval)
+	} else {
+		s.add(h, pos, math.MaxInt64)
+	}
+	r.see(h)
+	r.next = h.Next()
+	var m marker
+	if h.Control() {
+		var err error
+		if m, err = readMarker(r.decoder, b); err != nil {
+			r.o.Log.Warn("a control batch cannot be read and ends no transaction", "offset", h.BaseOffset, "err", err)
+		}
+	}
+	if a, ok := r.prods.apply(h, m, r.o.Now()); ok {
+		s.aborted = append(s.aborted, a)
+	}
+}
+
+// see makes the lineage hold a batch.
+func (p *opening) see(h batch.Header) {
+	if h.LeaderEpoch < 0 {
+		return
+	}
+	if l, err := p.ends.Append(h.LeaderEpoch, h.BaseOffset, h.BaseOffset); err == nil {
+		p.ends = l
+	}
+}
+
+// cutAt ends the log at byte pos of segment i. The segments behind it go first,
+// the last one before the others, so that a crash in between finds the same end
+// again.
+func (r *rescan) cutAt(i int, pos int64) error {
+	r.rec.TruncatedAt = r.next
+	for _, s := range slices.Backward(r.found[i+1:]) {
+		r.rec.TruncatedBytes += r.sizes[s.base]
+		r.rec.LostSegments++
+		if err := r.drop(s); err != nil {
+			return err
+		}
+		s.retain()
+		s.release()
+	}
+	s := r.found[i]
+	r.rec.TruncatedBytes += r.sizes[s.base] - pos
+	r.o.Log.Warn("the end of the log is torn or damaged and cut", "file", s.path(logSuffix), "at", pos, "offset", r.next, "bytes", r.rec.TruncatedBytes, "segments", r.rec.LostSegments)
+	h, err := s.log.acquire()
+	if err != nil {
+		return err
+	}
+	defer h.release()
+	if err := h.Truncate(pos); err != nil {
+		return err
+	}
+	s.size = pos
+	r.found = r.found[:i+1]
+	return nil
+}
+
+// makeDurable syncs what was scanned before anybody reads it (report 027), and
+// writes the indexes of all but the last segment.
+func (r *rescan) makeDurable() error {
+	for i := r.from; i < len(r.found); i++ {
+		s := r.found[i]
+		if err := r.syncLog(s); err != nil {
+			return err
+		}
+		if i == len(r.found)-1 {
+			r.setFirst(s)
+			continue
+		}
+		if err := r.closeScanned(s, r.found[i+1].base); err != nil {
+			return err
+		}
+	}
+	return r.o.FS.SyncDir(r.dir)
+}
+
+func (r *rescan) closeScanned(s *segment, next tiers.Offset) error {
+	if err := r.writeSideFiles(s); err != nil {
+		return err
+	}
+	s.toFiles()
+	s.next = next
+	return nil
+}
+
+func (p *opening) syncLog(s *segment) error {
+	h, err := s.log.acquire()
+	if err != nil {
+		return err
+	}
+	defer h.release()
+	return h.Sync()
+}
+
+// setFirst dates the first append of the active segment by its first record.
+func (p *opening) setFirst(s *segment) {
+	if s.size == 0 {
+		return
+	}
+	s.first = s.modified
+	h, err := newWalker(s.log, s.size, batch.HeaderSize).header(0, s.base)
+	if err == nil && h.FirstTimestamp >= 0 {
+		s.first = time.UnixMilli(h.FirstTimestamp)
+	}
+}
+
+// goOnAtPoint starts a segment at the recovery point behind damaged bytes, so
+// that the offsets which they held are not given to other records.
+func (r *rescan) goOnAtPoint() error {
+	if err := r.closeScanned(r.found[len(r.found)-1], max(r.point, r.next)); err != nil {
+		return err
+	}
+	r.end = max(r.point, r.next)
+	s, err := r.create(r.end)
+	if err != nil {
+		return err
+	}
+	r.found = append(r.found, s)
+	return nil
+}
