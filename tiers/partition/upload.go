@@ -31,7 +31,7 @@ func (a *attempt) upload(ctx context.Context, bucket remote.Bucket) error {
 	if err != nil {
 		return tiers.E(tiers.StorageFailed, "open segment", a.name.String(), "base %d: %w", a.seg.Base, err)
 	}
-	sums, err := sumRecords(f.Log, f.Segment.Size, a.seg.Base, a.seg.End)
+	sums, err := sumRecords(f.Log, f.Segment.Size, batchWalk{next: a.seg.Base, end: a.seg.End, lineage: a.lineage})
 	if err != nil {
 		return tiers.E(tiers.CorruptMessage, "read segment", a.name.String(), "base %d: %w", a.seg.Base, err)
 	}
@@ -151,11 +151,10 @@ type recordSums struct {
 
 // sumRecords reads a segment once: it makes the checksums that the bucket and the
 // companion get, and sees to it that what is copied are whole batches in offset
-// order within [base,end) whose own CRCs hold. A disk that lies must not get its
-// bytes into the bucket, where they would outlive the good ones.
-func sumRecords(r io.ReaderAt, size int64, base, end tiers.Offset) (recordSums, error) {
+// order whose own CRCs hold. A disk that lies must not get its bytes into the
+// bucket, where they would outlive the good ones.
+func sumRecords(r io.ReaderAt, size int64, walk batchWalk) (recordSums, error) {
 	sums := recordSums{chunks: make([]uint32, 0, remote.ChunkCount(size))}
-	walk := batchWalk{next: base, end: end}
 	buf := make([]byte, min(size, remote.ChunkSize))
 	for off := int64(0); off < size; off += int64(len(buf)) {
 		buf = buf[:min(size-off, int64(len(buf)))]
@@ -176,7 +175,8 @@ const crcFrom = 21
 
 // batchWalk checks batches that come in pieces.
 type batchWalk struct {
-	next, end tiers.Offset // the lowest base that may come, and where all must end
+	next, end tiers.Offset  // the lowest base that may come, and where all must end
+	lineage   tiers.Lineage // the epoch of each offset; nothing is known below its start
 
 	head    []byte // of the batch that is coming
 	header  batch.Header
@@ -217,6 +217,9 @@ func (w *batchWalk) begin() error {
 		return tiers.E(tiers.CorruptMessage, "check batch", "", "at byte %d: %w", w.walked, err)
 	case h.BaseOffset < w.next || h.Next() > w.end:
 		return tiers.E(tiers.CorruptMessage, "check batch", "", "at byte %d: offsets [%d,%d) are not within [%d,%d)", w.walked, h.BaseOffset, h.Next(), w.next, w.end)
+	}
+	if e := w.lineage.EpochFor(h.BaseOffset); e != tiers.NoEpoch && e != h.LeaderEpoch {
+		return tiers.E(tiers.CorruptMessage, "check batch", "", "at byte %d, offset %d: the batch has leader epoch %d, the log %d", w.walked, h.BaseOffset, h.LeaderEpoch, e)
 	}
 	w.header, w.pending, w.left = h, true, h.Size()-batch.HeaderSize
 	w.crc = remote.UpdateCRC32C(0, w.head[crcFrom:])
