@@ -1,0 +1,193 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+)
+
+// Get opens again after a failure. Its body may take as long as it needs, as
+// long as bytes come: a Read that gets none for the time of an attempt begins a
+// new request.
+func (r *retrier) Get(ctx context.Context, key string, rg Range) (io.ReadCloser, Object, error) {
+	octx, cancel := context.WithTimeoutCause(ctx, r.o.CallTimeout, errCallTimeout)
+	defer cancel()
+	t := r.tries("get", key)
+	for {
+		body, stop, o, err := r.open(ctx, key, rg)
+		if err == nil {
+			off, end, err := rg.Span(o.Size)
+			if err != nil { // the store gave a body all the same
+				return nil, Object{}, errors.Join(Fail("get", key, err), body.Close())
+			}
+			return &resumed{r: r, ctx: ctx, key: key, etag: o.ETag, off: off, end: end, body: body, stop: stop}, o, nil
+		}
+		if err = t.again(octx, err); err != nil {
+			return nil, Object{}, Fail("get", key, err)
+		}
+	}
+}
+
+// open is one attempt to get a body. stop ends the request.
+func (r *retrier) open(ctx context.Context, key string, rg Range) (io.ReadCloser, context.CancelCauseFunc, Object, error) {
+	actx, stop := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(r.o.AttemptTimeout, func() { stop(errAttemptTimeout) })
+	body, o, err := r.Bucket.Get(actx, key, rg)
+	if timer.Stop() && err == nil {
+		return body, stop, o, nil
+	}
+	if err == nil {
+		_ = body.Close() // its request was cancelled just now
+		err = errAttemptTimeout
+	}
+	err = r.ownTimeout(ctx, actx, err)
+	stop(nil)
+	return nil, nil, Object{}, err
+}
+
+// ownTimeout tells our cancelling of actx from the caller's.
+func (*retrier) ownTimeout(ctx, actx context.Context, err error) error {
+	if ctx.Err() == nil && errors.Is(context.Cause(actx), errAttemptTimeout) {
+		return fmt.Errorf("%w: %w", errAttemptTimeout, err)
+	}
+	return err
+}
+
+// resumed is the body of a Get: the bytes [off, end) of an object with one ETag,
+// in as many requests as it takes. It belongs to its reader.
+type resumed struct {
+	r    *retrier
+	ctx  context.Context
+	key  string
+	etag string
+
+	off, end int64
+	body     io.ReadCloser           // nil between requests
+	stop     context.CancelCauseFunc // of body's request
+	tries    *tries                  // since the last byte; nil if there was no failure
+	err      error                   // for good
+}
+
+func (b *resumed) Read(p []byte) (int, error) {
+	for b.err == nil {
+		if b.off == b.end {
+			b.err = io.EOF
+			break
+		}
+		if b.body == nil {
+			b.err = b.reopen()
+			continue
+		}
+		n, err := b.read(p)
+		b.off += int64(n)
+		if err != nil {
+			b.broken(err)
+		}
+		if n > 0 || len(p) == 0 {
+			return n, nil
+		}
+	}
+	return 0, b.err
+}
+
+// read is one Read that does not wait for longer than an attempt may take.
+func (b *resumed) read(p []byte) (int, error) {
+	timer := time.AfterFunc(b.r.o.AttemptTimeout, func() { b.stop(errAttemptTimeout) })
+	defer timer.Stop()
+	n, err := b.body.Read(p[:min(int64(len(p)), b.end-b.off)])
+	if n > 0 {
+		b.tries = nil
+	}
+	if errors.Is(err, io.EOF) && b.off+int64(n) < b.end {
+		err = io.ErrUnexpectedEOF
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil // Read knows the end by itself
+	}
+	return n, err
+}
+
+// broken ends a request and waits for the next one, or sets err.
+func (b *resumed) broken(err error) {
+	b.drop()
+	if b.tries == nil {
+		b.tries = b.r.tries("get", b.key)
+	}
+	if !passing(err) {
+		err = fmt.Errorf("%w: the body broke off at %d: %w", ErrUnavailable, b.off, err)
+	}
+	if err = b.tries.again(b.ctx, err); err != nil {
+		b.err = Fail("get", b.key, err)
+	}
+}
+
+// reopen asks for the rest. An object that was replaced meanwhile is an error:
+// its bytes must not be joined to those of the old one.
+func (b *resumed) reopen() error {
+	body, stop, o, err := b.r.open(b.ctx, b.key, Range{Off: b.off, Len: b.end - b.off})
+	if err != nil {
+		return Fail("get", b.key, b.tries.again(b.ctx, err))
+	}
+	b.body, b.stop = body, stop
+	if o.ETag != b.etag {
+		b.drop()
+		return Fail("get", b.key, fmt.Errorf("%w: the object was replaced while it was read", ErrPrecondition))
+	}
+	return nil
+}
+
+func (b *resumed) drop() {
+	if b.body == nil {
+		return
+	}
+	_ = b.body.Close() // what was read of it stands
+	b.stop(nil)
+	b.body = nil
+}
+
+func (b *resumed) Close() error {
+	b.drop()
+	if b.err == nil {
+		b.err = Fail("get", b.key, io.ErrClosedPipe)
+	}
+	return nil
+}
+
+// List goes on after the last key when a listing fails.
+func (r *retrier) List(ctx context.Context, o ListOptions) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
+		t := r.tries("list", o.Prefix)
+		for {
+			err := r.listOn(ctx, &o, t, yield)
+			if err == nil {
+				return
+			}
+			if err = t.again(ctx, err); err != nil {
+				yield(Object{}, Fail("list", o.Prefix, err))
+				return
+			}
+		}
+	}
+}
+
+// listOn yields until the end, which is nil, or a failure. o.StartAfter follows
+// what was yielded. Stores differ in whether a common prefix is above itself, so
+// what is not above StartAfter is dropped.
+func (r *retrier) listOn(ctx context.Context, o *ListOptions, t *tries, yield func(Object, error) bool) error {
+	for obj, err := range r.Bucket.List(ctx, *o) {
+		if err != nil {
+			return err
+		}
+		if obj.Key <= o.StartAfter {
+			continue
+		}
+		o.StartAfter, t.failed = obj.Key, 0
+		if !yield(obj, nil) {
+			return nil
+		}
+	}
+	return nil
+}
