@@ -116,7 +116,7 @@ func TestKindNames(t *testing.T) {
 	if s, want := Kind(len(kindNames)).String(), fmt.Sprintf("kind(%d)", len(kindNames)); s != want {
 		t.Errorf("a kind too many is %q", s)
 	}
-	for k, want := range map[Kind]string{Closed: "closed", StaleFence: "stale fence", InvalidRecord: "invalid record", OffsetNotAvailable: "offset not available", TopicExists: "topic already exists"} {
+	for k, want := range map[Kind]string{Closed: "closed", StaleFence: "stale fence", InvalidRecord: "invalid record", OffsetNotAvailable: "offset not available", TopicExists: "topic already exists", OffsetMetadataTooLarge: "offset metadata too large"} {
 		if k.String() != want {
 			t.Errorf("kind %d is %q, want %q", k, k, want)
 		}

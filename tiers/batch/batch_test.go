@@ -15,7 +15,6 @@ import (
 	"github.com/strandline-io/strandline/tiers"
 )
 
-
 func codecs() []Codec { return []Codec{None, Gzip, Snappy, LZ4, Zstd} }
 
 func sample(n int) []Record {

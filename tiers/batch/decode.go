@@ -1,6 +1,8 @@
 package batch
 
 import (
+	"math"
+
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
@@ -43,12 +45,12 @@ type Decoder struct {
 }
 
 // NewDecoder returns a decoder. A maxBytes that is not positive means
-// DefaultMaxDecompressed.
+// DefaultMaxDecompressed, one above 2^31-1 means that: no client reads more.
 func NewDecoder(maxBytes int64) *Decoder {
 	if maxBytes <= 0 {
 		maxBytes = DefaultMaxDecompressed
 	}
-	return &Decoder{max: maxBytes}
+	return &Decoder{max: min(maxBytes, math.MaxInt32)}
 }
 
 // Records calls f for each record of the batch b until f returns false. Fields

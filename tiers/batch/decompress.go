@@ -95,9 +95,17 @@ func (d *Decoder) grow(have, n int) int {
 	return int(min(max(int64(have)*2, int64(n)*4, 4096), d.max))
 }
 
+// zstdBlock is what one block of zstd decodes to at most, and what the decoder
+// wants behind it.
+const zstdBlock = 128<<10 + 16
+
 // unzstd decodes into a buffer of limited capacity and starts again with a larger
-// one. The decoder's own limit of memory will not do: it would refuse each frame
-// with a window above it, however small its content is.
+// one if it did not do. The decoder's own limit of memory would refuse each frame
+// with a window above the cap, however small its content is.
+//
+// Decoding stops for want of room less than a block before the end of the buffer;
+// what stops earlier is corrupt. The last buffer has room for a block more than
+// the cap, so a bomb is known by having come beyond the cap.
 func (d *Decoder) unzstd(src []byte) ([]byte, error) {
 	if d.zstd == nil {
 		z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecodeAllCapLimit(true))
@@ -106,21 +114,21 @@ func (d *Decoder) unzstd(src []byte) ([]byte, error) {
 		}
 		d.zstd = z
 	}
-	size := max(int(min(int64(cap(d.buf)), d.max)), d.grow(0, len(src)))
+	most := int(d.max) + zstdBlock
+	size := min(max(cap(d.buf), d.grow(0, len(src))+zstdBlock), most)
 	for {
 		if cap(d.buf) < size {
 			d.buf = make([]byte, 0, size)
 		}
 		out, err := d.zstd.DecodeAll(src, d.buf[:0:size])
+		full := len(out) > size-zstdBlock || errors.Is(err, zstd.ErrDecoderSizeExceeded)
 		switch {
-		case err == nil:
-			return out, nil
-		case !errors.Is(err, zstd.ErrDecoderSizeExceeded):
-			return nil, err
-		case int64(size) >= d.max:
+		case int64(len(out)) > d.max || err != nil && full && size == most:
 			return nil, errTooLarge
+		case err == nil || !full:
+			return out, err
 		}
-		size = int(min(int64(size)*4, d.max))
+		size = min(size*4, most)
 	}
 }
 
