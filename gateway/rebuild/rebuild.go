@@ -39,7 +39,8 @@ type Options struct {
 	Log    hclog.Logger
 }
 
-// Run rebuilds into s, which must be empty, and says what it found. The report is
+// Run rebuilds into s, which must be empty and is not needed in a dry run, and
+// says what it found. The report is
 // as complete as the run got, also with an error. Error kinds: Conflict for a
 // store that holds something, UnknownTopicOrPartition for a bucket that holds no
 // cluster, RemoteUnavailable.
@@ -69,8 +70,10 @@ type run struct {
 }
 
 func (r *run) all(ctx context.Context, s control.Store) error {
-	if err := empty(ctx, s); err != nil {
-		return err
+	if s != nil {
+		if err := empty(ctx, s); err != nil {
+			return err
+		}
 	}
 	claim, err := r.fence(ctx)
 	if err != nil {
