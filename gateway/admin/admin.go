@@ -43,10 +43,10 @@ type Options struct {
 	Broker   *broker.Broker
 	Gatherer prometheus.Gatherer
 	Version  string
-	Kafka    []string           // addresses that Kafka clients are told
+	Kafka    func() []string    // addresses that Kafka clients are told; nil: none
 	Bucket   string             // without secrets; empty: none
 	Config   []client.ConfigKey // without secrets
-	Draining func() bool        // whether the node is stopping; nil: it never is
+	Unready  func() string      // why the node does not serve, empty: it does; nil: it always does
 	Log      hclog.Logger
 }
 
@@ -68,8 +68,11 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = hclog.NewNullLogger()
 	}
-	if o.Draining == nil {
-		o.Draining = func() bool { return false }
+	if o.Unready == nil {
+		o.Unready = func() string { return "" }
+	}
+	if o.Kafka == nil {
+		o.Kafka = func() []string { return nil }
 	}
 	s := &Server{o: o}
 	s.life, s.endLife = context.WithCancel(context.Background())

@@ -44,8 +44,8 @@ func opening(h broker.Health) string {
 func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) error {
 	h := s.o.Broker.Health()
 	var reasons []string
-	if s.o.Draining() {
-		reasons = append(reasons, "the node is stopping")
+	if why := s.o.Unready(); why != "" {
+		reasons = append(reasons, why)
 	}
 	if h.Fenced != nil {
 		reasons = append(reasons, h.Fenced.Error())
@@ -82,7 +82,7 @@ func (s *Server) getCluster(w http.ResponseWriter, _ *http.Request) error {
 		NodeID:     int32(node.ID),
 		Rack:       node.Rack,
 		Version:    s.o.Version,
-		Kafka:      append([]string{}, s.o.Kafka...),
+		Kafka:      append([]string{}, s.o.Kafka()...),
 		Bucket:     s.o.Bucket,
 		Topics:     len(s.o.Broker.Catalog().Topics()),
 		Partitions: h.Partitions,

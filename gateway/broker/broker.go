@@ -132,6 +132,7 @@ type Broker struct {
 	flushes    chan struct{}               // asks for a flush in the background
 	burials    chan struct{}               // asks for a look at doomed segments
 	publishing atomic.Pointer[tiers.Error] // why the last change is not in the bucket yet
+	snapshotAt atomic.Pointer[time.Time]
 }
 
 // Open reads the topics and starts to open their partitions. It does not wait
@@ -270,7 +271,7 @@ func (b *Broker) Close(ctx context.Context) error {
 	b.ops <- struct{}{} // never given back: no topic changes after Close
 	err := b.closeSlots(ctx, b.Catalog().slots())
 	if b.o.Journal != nil && b.fenced.Load() == nil {
-		if serr := b.o.Journal.Snapshot(ctx); serr != nil {
+		if serr := b.snapshot(ctx); serr != nil {
 			err = errors.Join(err, tiers.E(tiers.Other, "close broker", "last snapshot", "%w", serr))
 		}
 	}

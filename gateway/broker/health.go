@@ -1,12 +1,15 @@
 package broker
 
+import "time"
+
 // Health says how the node is doing.
 type Health struct {
-	Fenced     error    // the claim was lost: nothing is served
-	Publishing error    // why the last change of topics is not in the bucket yet
-	Opening    int      // partitions that were not tried yet
-	Partitions int      // all of them
-	Offline    []string // partitions that could not be opened or have failed, with the reason
+	Fenced     error     // the claim was lost: nothing is served
+	Publishing error     // why the last change of topics is not in the bucket yet
+	SnapshotAt time.Time // of the last snapshot in the bucket that Broker made; zero: none yet
+	Opening    int       // partitions that were not tried yet
+	Partitions int       // all of them
+	Offline    []string  // partitions that could not be opened or have failed, with the reason
 }
 
 // Health looks at every partition.
@@ -17,6 +20,9 @@ func (b *Broker) Health() Health {
 	}
 	if e := b.publishing.Load(); e != nil {
 		h.Publishing = e
+	}
+	if at := b.snapshotAt.Load(); at != nil {
+		h.SnapshotAt = *at
 	}
 	for _, s := range b.Catalog().slots() {
 		h.Partitions++

@@ -61,7 +61,7 @@ func (b *Broker) snapshotForEver(ctx context.Context) {
 		if b.fenced.Load() != nil {
 			return
 		}
-		err := b.o.Journal.Snapshot(ctx)
+		err := b.snapshot(ctx)
 		switch {
 		case err == nil || ctx.Err() != nil:
 		case tiers.KindOf(err) == tiers.StaleFence:
@@ -70,6 +70,15 @@ func (b *Broker) snapshotForEver(ctx context.Context) {
 			b.o.Log.Warn("no snapshot of the control plane in the bucket, trying again later", "after", b.o.SnapshotEvery, "err", err)
 		}
 	})
+}
+
+func (b *Broker) snapshot(ctx context.Context) error {
+	if err := b.o.Journal.Snapshot(ctx); err != nil {
+		return err
+	}
+	now := b.o.Now()
+	b.snapshotAt.Store(&now)
+	return nil
 }
 
 func (b *Broker) checkpointForEver(ctx context.Context) {
