@@ -85,6 +85,7 @@ func (s *state) onView() *View {
 	if v.Err == nil {
 		v.Watermarks, v.Lineage, v.index = s.marks(), s.local.Lineage(), s.index
 		v.files, v.tiered = s.onFiles(), s.tiered()
+		s.local.SetHighWatermark(v.HighWatermark)
 	} else if s.view != nil {
 		v.Watermarks, v.Lineage, v.index = s.view.Watermarks, s.view.Lineage, s.view.index
 	}
