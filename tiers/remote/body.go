@@ -6,17 +6,16 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"sync"
 )
 
-// castagnoli is the polynomial of CRC-32C; the table is in hardware.
-var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
-
 // CRC32C is the CRC-32C (Castagnoli) of b.
-func CRC32C(b []byte) uint32 { return crc32.Checksum(b, castagnoli()) }
+func CRC32C(b []byte) uint32 { return UpdateCRC32C(0, b) }
 
-// UpdateCRC32C is the CRC-32C of what crc covers, followed by b.
-func UpdateCRC32C(crc uint32, b []byte) uint32 { return crc32.Update(crc, castagnoli(), b) }
+// UpdateCRC32C is the CRC-32C of what crc covers, followed by b. MakeTable makes
+// this table once for the whole process, and the processor does the work.
+func UpdateCRC32C(crc uint32, b []byte) uint32 {
+	return crc32.Update(crc, crc32.MakeTable(crc32.Castagnoli), b)
+}
 
 // BytesBody is a Body of b, which must not change until Put returned.
 func BytesBody(b []byte) Body { return ReaderAtBody(bytes.NewReader(b), 0, int64(len(b))) }

@@ -7,25 +7,6 @@ import (
 	"github.com/strandline-io/strandline/tiers"
 )
 
-// kinds is the table from the errors of a Bucket to the kinds of the house. The
-// first that matches counts.
-var kinds = []struct {
-	err  error
-	kind tiers.Kind
-}{
-	{context.Canceled, tiers.Other},
-	{context.DeadlineExceeded, tiers.TimedOut},
-	{ErrPrecondition, tiers.Conflict},
-	{ErrChecksum, tiers.CorruptMessage},
-	{ErrBadKey, tiers.InvalidRequest},
-	{ErrUnavailable, tiers.RemoteUnavailable},
-	{ErrThrottled, tiers.RemoteUnavailable},
-	{ErrConflict, tiers.RemoteUnavailable},
-	{ErrUnknownOutcome, tiers.RemoteUnavailable},
-	{ErrDenied, tiers.RemoteUnavailable},
-	{ErrNoBucket, tiers.RemoteUnavailable},
-}
-
 // Fail wraps an error of a bucket with the operation and the key: what drivers
 // return. nil stays nil, and so does an error that names the key already.
 func Fail(op, key string, err error) error {
@@ -33,12 +14,31 @@ func Fail(op, key string, err error) error {
 	if err == nil || errors.As(err, &named) && named.Place == key && key != "" {
 		return err
 	}
-	kind := tiers.Other
-	for _, k := range kinds {
+	return &tiers.Error{Op: op, Place: key, Kind: kindOf(err), Err: err}
+}
+
+// kindOf is the table from the errors of a Bucket to the kinds of the house. The
+// first that matches counts.
+func kindOf(err error) tiers.Kind {
+	for _, k := range []struct {
+		err  error
+		kind tiers.Kind
+	}{
+		{context.Canceled, tiers.Other},
+		{context.DeadlineExceeded, tiers.TimedOut},
+		{ErrPrecondition, tiers.Conflict},
+		{ErrChecksum, tiers.CorruptMessage},
+		{ErrBadKey, tiers.InvalidRequest},
+		{ErrUnavailable, tiers.RemoteUnavailable},
+		{ErrThrottled, tiers.RemoteUnavailable},
+		{ErrConflict, tiers.RemoteUnavailable},
+		{ErrUnknownOutcome, tiers.RemoteUnavailable},
+		{ErrDenied, tiers.RemoteUnavailable},
+		{ErrNoBucket, tiers.RemoteUnavailable},
+	} {
 		if errors.Is(err, k.err) {
-			kind = k.kind
-			break
+			return k.kind
 		}
 	}
-	return &tiers.Error{Op: op, Place: key, Kind: kind, Err: err}
+	return tiers.Other
 }

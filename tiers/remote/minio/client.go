@@ -59,8 +59,8 @@ func (c *client) Get(ctx context.Context, key, byteRange string) (io.ReadCloser,
 	return body, s3wire.Header{Length: out.Size, ContentRange: header.Get("Content-Range"), ETag: out.ETag, Modified: out.LastModified}, nil
 }
 
-func (c *client) Head(ctx context.Context, key string) (s3wire.Header, error) {
-	out, err := c.core.StatObject(ctx, c.cfg.Bucket, key, miniogo.StatObjectOptions{Checksum: true})
+func (c *client) Head(ctx context.Context, key, checksum string) (s3wire.Header, error) {
+	out, err := c.core.StatObject(ctx, c.cfg.Bucket, key, miniogo.StatObjectOptions{Checksum: checksum == s3wire.ChecksumCRC32C})
 	if err != nil {
 		return s3wire.Header{}, err
 	}

@@ -68,8 +68,12 @@ func (c *client) Get(ctx context.Context, key, byteRange string) (io.ReadCloser,
 	}, nil
 }
 
-func (c *client) Head(ctx context.Context, key string) (s3wire.Header, error) {
-	out, err := c.sdk.HeadObject(ctx, &awss3.HeadObjectInput{Bucket: &c.bucket, Key: &key, ChecksumMode: types.ChecksumModeEnabled})
+func (c *client) Head(ctx context.Context, key, checksum string) (s3wire.Header, error) {
+	in := &awss3.HeadObjectInput{Bucket: &c.bucket, Key: &key}
+	if checksum == s3wire.ChecksumCRC32C {
+		in.ChecksumMode = types.ChecksumModeEnabled
+	}
+	out, err := c.sdk.HeadObject(ctx, in)
 	if err != nil {
 		return s3wire.Header{}, err
 	}

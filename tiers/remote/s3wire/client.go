@@ -17,7 +17,9 @@ type Client interface {
 	Put(ctx context.Context, key string, u Upload) (Stored, error)
 	// Get asks for byteRange as in the HTTP header, all of the object if empty.
 	Get(ctx context.Context, key, byteRange string) (io.ReadCloser, Header, error)
-	Head(ctx context.Context, key string) (Header, error)
+	// Head asks for the checksum too, unless that is MD5: such a store may know no
+	// header for it.
+	Head(ctx context.Context, key, checksum string) (Header, error)
 	ListPage(ctx context.Context, r PageRequest) (Page, error)
 	// DeleteMany answers for every key that the store spoke of.
 	DeleteMany(ctx context.Context, keys []string) ([]Deleted, error)

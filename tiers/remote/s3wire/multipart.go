@@ -11,9 +11,14 @@ import (
 	"github.com/strandline-io/strandline/tiers/remote"
 )
 
-// abortTime bounds the clean-up of a failed upload, which goes on when the
-// caller's context has ended.
-const abortTime = 15 * time.Second
+// Limits of the clean-up of a failed upload, which goes on when the caller's
+// context has ended.
+const (
+	abortTime  = 15 * time.Second // in all
+	abortTries = 3
+	lingerTime = 2 * time.Second       // for the answers to parts that were sent whole
+	abortPause = 50 * time.Millisecond // more with each try
+)
 
 // putParts uploads body as sections of it, several at once, without buffers of
 // its own. The object appears when the upload is completed; if anything fails
@@ -96,9 +101,11 @@ func (b *Bucket) sendPart(ctx, gctx context.Context, key, id string, number int,
 		return Part{}, 0, remote.Fail(op, b.place(key), err)
 	}
 	defer src.Close()
-	rctx, f, done := b.attempt(gctx, c.n, 0)
+	pctx, release := linger(ctx, gctx)
+	defer release()
+	rctx, f, done := b.attempt(pctx, c.n, 0)
 	defer done()
-	got, err := b.client.UploadPart(rctx, b.full(key), id, number, Upload{Body: src, Size: c.n, Sum: src.sum})
+	got, err := b.client.UploadPart(rctx, b.full(key), id, number, Upload{Body: cuttable{src, gctx}, Size: c.n, Sum: src.sum})
 	if err != nil {
 		return Part{}, 0, uploadGone(b.fail(ctx, op, key, reads, f, err))
 	}
@@ -106,6 +113,34 @@ func (b *Bucket) sendPart(ctx, gctx context.Context, key, id string, number int,
 		return Part{}, 0, err
 	}
 	return Part{Number: number, ETag: TrimETag(got.ETag), CRC32C: src.sum.CRC32C}, src.crc, nil
+}
+
+// cuttable is the body of a part: it breaks off when ctx ends, and the store
+// refuses what it got.
+type cuttable struct {
+	*summed
+	ctx context.Context //nolint:containedctx // of the one request that reads it
+}
+
+func (c cuttable) Read(p []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, context.Cause(c.ctx)
+	}
+	return c.summed.Read(p)
+}
+
+// linger is the context of a part, which outlives its parents by lingerTime. A
+// part that was sent whole must be waited for: were its upload aborted meanwhile,
+// the store could file the part afterwards and the upload would rise again (AWS
+// documents it, versitygw does it). One that is not sent whole is cut instead.
+func linger(ctx, gctx context.Context) (context.Context, context.CancelFunc) {
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(gctx, func() {
+		if pause(lasting, lingerTime) {
+			cancel()
+		}
+	})
+	return lasting, func() { stop(); cancel() }
 }
 
 func (b *Bucket) complete(ctx context.Context, key, id string, size int64, parts []Part, crc uint32) (etag string, err error) {
@@ -137,29 +172,49 @@ func uploadGone(err error) error {
 	return err
 }
 
-// abandon drops an upload after err, and says so if that fails too.
+// abandon drops an upload after err, and says so if that fails. A part that the
+// store was still taking in may keep an upload alive over its abort, so it is
+// aborted until the store no longer knows it. MinIO never says that: there the
+// last try stands for it.
 func (b *Bucket) abandon(ctx context.Context, key, id string, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTime)
+	defer cancel()
 	var aerr error
-	for range 2 {
-		if aerr = b.abort(context.WithoutCancel(ctx), b.full(key), id); aerr == nil {
+	for try := range abortTries {
+		aerr = b.abort(ctx, b.full(key), id)
+		if errors.Is(aerr, remote.ErrNotFound) {
 			return err
 		}
+		if !pause(ctx, time.Duration(try)*abortPause) {
+			break
+		}
+	}
+	if aerr == nil {
+		return err
 	}
 	return fmt.Errorf("%w (the unfinished upload stays for AbortStale: %v)", err, aerr)
 }
 
-// abort drops an upload by its whole key. One that is gone is no error.
+// pause reports whether ctx left time for it.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// abort drops an upload by its whole key. One that is gone is ErrNotFound.
 func (b *Bucket) abort(ctx context.Context, whole, id string) error {
-	actx, cancel := context.WithTimeout(ctx, abortTime)
-	defer cancel()
-	actx, f := withFlight(actx, 0)
-	err := b.client.AbortUpload(actx, whole, id)
+	rctx, f, done := b.attempt(ctx, 0, 0)
+	defer done()
+	err := b.client.AbortUpload(rctx, whole, id)
 	if err == nil {
 		return nil
 	}
 	key, _ := b.relative(whole)
-	if err = b.fail(ctx, "abort upload", key, reads, f, err); errors.Is(err, remote.ErrNotFound) {
-		return nil
-	}
-	return err
+	return b.fail(ctx, "abort upload", key, reads, f, err)
 }

@@ -145,7 +145,7 @@ func (b *Bucket) Stat(ctx context.Context, key string) (remote.Object, error) {
 	}
 	rctx, f, done := b.attempt(ctx, 0, 0)
 	defer done()
-	h, err := b.client.Head(rctx, b.full(key))
+	h, err := b.client.Head(rctx, b.full(key), b.cfg.Checksum)
 	if err != nil {
 		return remote.Object{}, b.explain(ctx, key, f, err)
 	}

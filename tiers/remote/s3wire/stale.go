@@ -2,7 +2,10 @@ package s3wire
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/strandline-io/strandline/tiers/remote"
 )
 
 // AbortStale drops the multipart uploads under the prefix that were begun more
@@ -15,7 +18,7 @@ func (b *Bucket) AbortStale(ctx context.Context, olderThan time.Duration) (int, 
 		return 0, err
 	}
 	for i, u := range stale {
-		if err := b.abort(ctx, u.Key, u.ID); err != nil {
+		if err := b.abort(ctx, u.Key, u.ID); err != nil && !errors.Is(err, remote.ErrNotFound) {
 			return i, err
 		}
 	}
