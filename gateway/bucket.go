@@ -1,0 +1,74 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/strandline-io/strandline/tiers"
+	"github.com/strandline-io/strandline/tiers/remote"
+	"github.com/strandline-io/strandline/tiers/remote/memory"
+	"github.com/strandline-io/strandline/tiers/remote/minio"
+	"github.com/strandline-io/strandline/tiers/remote/s3"
+	"github.com/strandline-io/strandline/tiers/remote/s3wire"
+)
+
+// OpenBucket opens the bucket that a configuration names, without retries. The
+// caller closes it. Without a bucket it returns nil.
+func OpenBucket(ctx context.Context, c Config) (remote.Bucket, error) {
+	scheme, rest, _ := strings.Cut(c.Bucket, ":")
+	switch scheme {
+	case "":
+		return nil, nil
+	case "memory":
+		return memory.New(), nil
+	case "dir":
+		return nil, tiers.E(tiers.Other, "open bucket", rest, "the dir driver has not landed")
+	}
+	conf, driver, err := c.s3Bucket()
+	if err != nil {
+		return nil, tiers.E(tiers.InvalidConfig, "open bucket", redactURL(c.Bucket), "%w", err)
+	}
+	if driver == s3wire.DriverMinio {
+		return minio.Open(ctx, conf)
+	}
+	return s3.Open(ctx, conf)
+}
+
+// openBucket opens the bucket and asks it to show that it keeps its promises.
+func (n *Node) openBucket(ctx context.Context) error {
+	b := n.d.Bucket
+	if b == nil {
+		opened, err := OpenBucket(ctx, n.c)
+		if err != nil || opened == nil {
+			return err
+		}
+		n.onStop("close the bucket", func(context.Context) error { return opened.Close() })
+		b = opened
+	}
+	if n.c.Bucket == "memory:" {
+		n.d.Log.Warn("the bucket is in memory: what is copied there is gone when this process ends")
+	}
+	b = remote.WithRetry(remote.WithMetrics(b, n.d.Registry), remote.RetryOptions{Logger: n.d.Log.Named("bucket"), Registerer: n.d.Registry})
+	if err := remote.SelfTest(ctx, b); err != nil {
+		return explainBucket(b, err)
+	}
+	n.bucket = b
+	n.cache = remote.NewCache(b, remote.CacheOptions{Bytes: n.c.CacheBytes, MetaBytes: n.c.CacheMetaBytes, Registerer: n.d.Registry})
+	n.onStop("close the cache", func(context.Context) error { n.cache.Close(); return nil })
+	return nil
+}
+
+// explainBucket says what to do about a bucket that failed its self-test.
+func explainBucket(b remote.Bucket, err error) error {
+	const op = "start"
+	switch {
+	case errors.Is(err, remote.ErrNoBucket):
+		return tiers.E(tiers.InvalidConfig, op, b.String(), "the bucket does not exist: create it first: %w", err)
+	case errors.Is(err, remote.ErrDenied):
+		return tiers.E(tiers.InvalidConfig, op, b.String(), "the keys are refused: check them and that they may get, put, delete and list: %w", err)
+	case errors.Is(err, remote.ErrUnavailable):
+		return tiers.E(tiers.RemoteUnavailable, op, b.String(), "the bucket cannot be reached: check the endpoint and the network, then start again: %w", err)
+	}
+	return tiers.E(tiers.InvalidConfig, op, b.String(), "the bucket failed its self-test: %w", err)
+}
