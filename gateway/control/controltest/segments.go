@@ -142,6 +142,7 @@ func testCopyStartedFacts(t *testing.T, e Engine) {
 	said.State, said.Copier, said.CopierEpoch, said.CreatedAt = tiers.DeleteFinished, 77, 99, time.Time{}
 	b.must(b.CopyStarted(b.ctx, f, said))
 	equal(t, "row", b.segments(p), []tiers.RemoteSegment{s})
+	said.CreatedAt = Start().Add(time.Hour) // A repeat says another instant.
 	b.unchanged("the same again", func() { b.must(b.CopyStarted(b.ctx, f, said)) })
 	s = b.segment(f, 10)
 	s.CreatedAt = Start().Add(time.Hour).Add(1_234_567).In(time.FixedZone("x", 3600))

@@ -45,7 +45,7 @@ func NewOptions(seed uint64) Options {
 // Run runs the suite.
 func Run(t *testing.T, e Engine) {
 	for name, test := range map[string]func(*testing.T, Engine){
-		"Cluster": testCluster, "OpenSession": testOpenSession, "SessionFence": testSessionFence, "Fence": testFence,
+		"Cluster": testCluster, "OpenSession": testOpenSession, "SessionFence": testSessionFence, "Fence": testFence, "FenceOfStranger": testFenceOfStranger,
 		"CreateTopic": testCreateTopic, "CreateTopicRefusals": testCreateTopicRefusals, "Row15NamesThatClash": testClash,
 		"AddPartitions": testAddPartitions, "SetConfigs": testSetConfigs, "UnknownTopic": testUnknownTopic,
 		"Report129DeleteTopic": testDeleteTopic, "Report129Buried": testBuried, "Changes": testChanges, "TrimChanges": testTrim,

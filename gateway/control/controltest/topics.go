@@ -135,6 +135,18 @@ func testFence(t *testing.T, e Engine) {
 	}
 }
 
+// testFenceOfStranger has a fence without a node epoch meet a leader that never
+// registered.
+func testFenceOfStranger(t *testing.T, e Engine) {
+	b := open(t, e)
+	st, p := history(b.dump().Cluster)
+	st.Topics[0].Partitions[0].Leader = 7
+	b.must(b.Load(b.ctx, st))
+	for epoch := range int64(2) {
+		b.refused(b.RaiseLogStart(b.ctx, partition.Fence{Partition: p, Gen: 2, Epoch: 6, NodeEpoch: epoch}, 50), tiers.StaleFence)
+	}
+}
+
 func testCreateTopic(t *testing.T, e Engine) {
 	b := open(t, e)
 	if ts := b.topics(); len(ts) != 0 {

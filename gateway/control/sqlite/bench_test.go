@@ -106,7 +106,7 @@ func million(b *testing.B, n int) (*sqlite.Store, control.Topic) {
 	for i := range n {
 		base := tiers.Offset(i / parts * 1000)
 		st.Segments = append(st.Segments, tiers.RemoteSegment{
-			ID: id(uint64(i)), Partition: tiers.PartitionID{Topic: topic.ID, Index: int32(i % parts)}, Gen: 1, Base: base, End: base + 1000,
+			ID: id(uint64(i + 1)), Partition: tiers.PartitionID{Topic: topic.ID, Index: int32(i % parts)}, Gen: 1, Base: base, End: base + 1000,
 			Epochs: tiers.Lineage{{Epoch: 0, Start: base}}, Size: 1, State: tiers.CopyFinished,
 		})
 	}

@@ -2,6 +2,8 @@ package sqlite_test
 
 import (
 	"fmt"
+	"io"
+	"io/fs"
 	"reflect"
 	"strings"
 	"testing"
@@ -298,4 +300,54 @@ func TestDiskFull(t *testing.T) {
 	if got := dump(t, s); len(got.Topics) != n || got.Rev != control.Rev(n) {
 		t.Fatalf("%d topics, revision %d", len(got.Topics), got.Rev)
 	}
+}
+
+// badDisk fails every fsync of the database itself, not of its log.
+type badDisk struct {
+	fsys.FS
+	bad bool
+}
+
+type badFile struct {
+	fsys.File
+	disk *badDisk
+}
+
+func (d *badDisk) OpenFile(name string, flag int, perm fs.FileMode) (fsys.File, error) {
+	f, err := d.FS.OpenFile(name, flag, perm)
+	if err == nil && name == "/control.db" {
+		f = badFile{f, d}
+	}
+	return f, err
+}
+
+func (f badFile) SyncData() error {
+	if f.disk.bad {
+		return io.ErrUnexpectedEOF
+	}
+	return f.File.SyncData()
+}
+
+// TestFsyncOfCheckpointFails shows that the store ends when a checkpoint cannot
+// sync the database, although SQLite reports the commit before it as done: the
+// kernel may have dropped the pages that it could not write.
+func TestFsyncOfCheckpointFails(t *testing.T) {
+	disk := &badDisk{FS: mem.New()}
+	s, err := sqlite.Open(disk, "/control.db", options(12))
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk.bad = true
+	failed := false
+	for i, f := range workload(t) {
+		err := f(s)
+		if err != nil && tiers.KindOf(err) != tiers.StorageFailed || err == nil && failed {
+			t.Fatalf("step %d: %v", i, err)
+		}
+		failed = failed || err != nil
+	}
+	if !failed {
+		t.Fatal("no checkpoint failed")
+	}
+	_ = s.Close() // It cannot checkpoint either.
 }

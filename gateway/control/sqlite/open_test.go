@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ncruces/go-sqlite3/vfs"
+
 	"github.com/strandline-io/strandline/tiers"
 	"github.com/strandline-io/strandline/tiers/fsys"
 	"github.com/strandline-io/strandline/tiers/fsys/mem"
@@ -239,5 +241,30 @@ func TestGoldenSchema(t *testing.T) {
 		if !strings.Contains(string(page), sql+";\n") {
 			t.Errorf("docs/format/control-plane.md does not show\n%s;", sql)
 		}
+	}
+}
+
+// TestVFS shows what the disk does that SQLite seldom asks for.
+func TestVFS(t *testing.T) {
+	fs := fsys.NewFaulty(mem.New())
+	d := &disk{fs: fs, path: testPath, images: map[string]*image{}}
+	write(t, fs, testPath+"-journal", []byte("x"))
+	if ok, err := d.Access(mainName+"-journal", vfs.ACCESS_EXISTS); !ok || err != nil {
+		t.Errorf("the journal is there: %v, %v", ok, err)
+	}
+	if err := d.Delete(mainName+"-journal", true); err != nil {
+		t.Error(err)
+	}
+	if ops := fs.Ops(fsys.OpSyncDir); len(ops) != 1 || ops[0].Name != "/" {
+		t.Errorf("after a durable Delete: %+v", ops)
+	}
+	if ok, err := d.Access(mainName+"-journal", vfs.ACCESS_EXISTS); ok || err != nil {
+		t.Errorf("the journal is there: %v, %v", ok, err)
+	}
+	if err := d.Delete(mainName+"-journal", false); err == nil {
+		t.Error("nothing was deleted")
+	}
+	if _, _, err := d.Open(imageName+"7", vfs.OPEN_MAIN_DB); err == nil {
+		t.Error("an image that is not there was opened")
 	}
 }

@@ -118,48 +118,39 @@ func (s *Store) commit(d *db, writes []*request) {
 	err := s.usable()
 	if err == nil {
 		err = s.transact(d, writes)
+		s.doubt(err)
 	}
 	for _, r := range writes {
-		switch {
-		case err != nil:
-			r.done <- s.explain(r.op, err)
-		default:
-			r.done <- s.explain(r.op, r.err)
+		if err != nil {
+			r.err = err
 		}
+		r.done <- s.explain(r.op, r.err)
 	}
 }
 
 // transact returns nil once every write whose err is nil is durable. An error
 // means that none is, or that nobody knows.
-func (s *Store) transact(d *db, writes []*request) (err error) {
+func (s *Store) transact(d *db, writes []*request) error {
 	if err := d.exec("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
 	for _, r := range writes {
-		if err := s.mutate(d, r); err != nil {
-			return errors.Join(err, s.rollback(d))
+		if err := mutate(d, r); err != nil {
+			return errors.Join(err, rollback(d))
 		}
 	}
 	if err := d.exec("COMMIT"); err != nil {
-		// A full disk kept the commit record from being written, so nothing was
-		// committed; anything else leaves that open.
-		if !errors.Is(err, sqlite3.FULL) {
-			s.broken.Store(true)
-		}
-		return errors.Join(err, s.rollback(d))
+		return errors.Join(err, rollback(d))
 	}
 	if s.disk.failed.Load() {
-		s.broken.Store(true)
-		return errSync
+		return errors.New("an fsync failed: what the disk holds is unknown")
 	}
 	return nil
 }
 
-var errSync = errors.New("an fsync failed: what the disk holds is unknown")
-
 // mutate runs one write in a savepoint. A refusal goes to r.err; the error that
 // is returned says that the whole transaction failed.
-func (s *Store) mutate(d *db, r *request) error {
+func mutate(d *db, r *request) error {
 	if err := d.exec("SAVEPOINT one"); err != nil {
 		return err
 	}
@@ -177,15 +168,21 @@ func (s *Store) mutate(d *db, r *request) error {
 }
 
 // rollback ends the transaction, if SQLite has not done so by itself.
-func (s *Store) rollback(d *db) error {
+func rollback(d *db) error {
 	if d.conn.GetAutocommit() {
 		return nil
 	}
-	if err := d.conn.Exec("ROLLBACK"); err != nil {
-		s.broken.Store(true)
-		return err
+	return d.conn.Exec("ROLLBACK")
+}
+
+// doubt ends the store after an error of SQLite's that leaves the file in doubt.
+// A full disk does not: it kept the commit record from being written, so nothing
+// was committed.
+func (s *Store) doubt(err error) {
+	if refusal := (*tiers.Error)(nil); err == nil || errors.As(err, &refusal) || errors.Is(err, sqlite3.FULL) {
+		return
 	}
-	return nil
+	s.broken.Store(true)
 }
 
 // usable returns why everything is refused, if it is: after a failed commit
@@ -199,8 +196,7 @@ func (s *Store) usable() error {
 
 const wayOut = "move the file away and bring its content back with `strandline rebuild`"
 
-// explain turns SQLite's errors into ours, and breaks the store after those that
-// leave the file in doubt.
+// explain turns SQLite's errors into ours.
 func (s *Store) explain(op string, err error) error {
 	if err == nil {
 		return nil
@@ -215,10 +211,7 @@ func (s *Store) explain(op string, err error) error {
 	case errors.Is(err, sqlite3.FULL):
 		return tiers.E(tiers.StorageFailed, op, s.disk.path, "the disk is full, nothing was changed: free space: %w", err)
 	case errors.Is(err, sqlite3.CORRUPT), errors.Is(err, sqlite3.NOTADB):
-		s.broken.Store(true)
 		return tiers.E(tiers.StorageFailed, op, s.disk.path, "the file is damaged: %s: %w", wayOut, err)
-	case errors.Is(err, sqlite3.IOERR):
-		s.broken.Store(true)
 	}
 	return tiers.E(tiers.StorageFailed, op, s.disk.path, "%w", err)
 }
