@@ -70,7 +70,7 @@ type fetching struct {
 	deadline time.Time
 
 	size     int
-	failed   bool // a partition has an error, which the client should learn now
+	ready    bool // there is a reason to answer now: an error, or records with more behind them
 	buffers  []buffer
 	reserved int64
 
@@ -110,7 +110,7 @@ func (s *Server) newFetching(c *call, req *kmsg.FetchRequest, parts []wanted) *f
 		p := &block[i]
 		p.want, p.at = w, w.offset
 		p.log, p.code = s.locate(w)
-		f.failed = f.failed || p.code != codeNone
+		f.ready = f.ready || p.code != codeNone
 		f.pulls = append(f.pulls, p)
 	}
 	return f
@@ -194,7 +194,7 @@ func (f *fetching) lastColds(gone context.Context) {
 
 // enough reports whether the answer should go out now.
 func (f *fetching) enough() bool {
-	return f.failed || f.size > 0 && f.size >= f.minBytes || f.size >= f.maxBytes && f.size > 0 || f.minBytes <= 0 && f.colds == 0
+	return f.ready || f.size > 0 && f.size >= f.minBytes || f.size >= f.maxBytes && f.size > 0 || f.minBytes <= 0 && f.colds == 0
 }
 
 // sweep reads every partition that may have something new.
@@ -207,11 +207,14 @@ func (f *fetching) sweep() {
 		if p.view == v {
 			continue
 		}
+		first := p.view == nil
+		f.otherHistory(p, v)
+		p.view = v
 		if p.at < v.LocalLogStart && p.at >= v.LogStart {
-			f.goCold(p, v)
+			f.goCold(p)
 			continue
 		}
-		f.readHot(p, v)
+		f.readHot(p, first)
 	}
 }
 
@@ -222,10 +225,11 @@ func (f *fetching) room(p *pull) (n int, minOne bool) {
 	return max(min(p.want.maxBytes-p.size, f.maxBytes-f.size), 0), f.size == 0
 }
 
-func (f *fetching) readHot(p *pull, v *partition.View) {
+// readHot reads a partition from the local disk. When the answer is full it does
+// so once, for the errors that there may be.
+func (f *fetching) readHot(p *pull, first bool) {
 	n, minOne := f.room(p)
-	if n == 0 && !minOne && p.view != nil {
-		p.view = v // full; only the watermarks move on
+	if n == 0 && !minOne && !first {
 		return
 	}
 	if n > 0 {
@@ -287,7 +291,10 @@ func (f *fetching) bring(p *pull, r readOutcome) {
 	f.buffers = append(f.buffers, r.buffers...)
 	f.reserved += r.reserved
 	if r.res.View != nil {
-		f.sameHistory(p, r.res.View)
+		if had := p.size > 0; f.otherHistory(p, r.res.View) && had {
+			p.view = nil // it was read behind what is gone; the change is news, so it is read again
+			return
+		}
 		p.view = r.res.View
 	}
 	if r.err != nil {
@@ -295,7 +302,7 @@ func (f *fetching) bring(p *pull, r readOutcome) {
 		return
 	}
 	p.diverging = r.res.Diverging
-	f.failed = f.failed || p.diverging != nil
+	f.ready = f.ready || p.diverging != nil
 	for _, t := range r.res.Aborted {
 		p.abort(aborted{t.ProducerID, int64(t.First)})
 	}
@@ -304,16 +311,31 @@ func (f *fetching) bring(p *pull, r readOutcome) {
 		p.size += n
 		f.size += n
 		p.at = nextAfter(r.res.Records, p.at)
+		f.ready = f.ready || p.at < f.readable(p)
 	}
 }
 
-// sameHistory forgets what was read before the log's history changed.
-func (f *fetching) sameHistory(p *pull, v *partition.View) {
+// readable is the end of what the consumer may read. Waiting makes sense only for
+// who has come there: what a bucket gives at once may be less than min_bytes, and
+// every fetch would wait for nothing.
+func (f *fetching) readable(p *pull) tiers.Offset {
+	switch {
+	case p.view == nil:
+		return tiers.NoOffset
+	case f.iso == partition.ReadCommitted:
+		return p.view.LastStable
+	}
+	return p.view.HighWatermark
+}
+
+// otherHistory forgets what was read before the log's history changed, if it did.
+func (f *fetching) otherHistory(p *pull, v *partition.View) bool {
 	if p.view == nil || p.view.History == v.History && p.view.Epoch == v.Epoch {
-		return
+		return false
 	}
 	f.size -= p.size
 	p.records, p.size, p.aborted, p.at = nil, 0, nil, p.want.offset
+	return true
 }
 
 // fail settles a partition with an error, unless it already has records: those go
@@ -323,10 +345,10 @@ func (f *fetching) fail(p *pull, err error) {
 	code := codeOf(err)
 	switch {
 	case p.size > 0:
-		f.failed = true
+		f.ready = true
 	case code == codeTimedOut:
 	default:
-		p.code, f.failed = code, true
+		p.code, f.ready = code, true
 	}
 }
 
@@ -388,11 +410,8 @@ type coldRead struct {
 }
 
 // goCold reads a partition from the bucket on a goroutine of its own. There is
-// one try per partition and fetch. The view, if not read under, is what the
-// client is told.
-func (f *fetching) goCold(p *pull, v *partition.View) {
-	f.sameHistory(p, v)
-	p.view = v
+// one try per partition and fetch.
+func (f *fetching) goCold(p *pull) {
 	n, minOne := f.room(p)
 	if p.cold == coldOver || f.colds >= maxColds || n == 0 && !minOne {
 		return

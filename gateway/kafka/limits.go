@@ -3,6 +3,8 @@ package kafka
 import (
 	"fmt"
 	"time"
+
+	"github.com/strandline-io/strandline/gateway/groups"
 )
 
 // Limits bound what peers can make the server do. Zero values stand for the
@@ -40,7 +42,7 @@ func (l Limits) withDefaults() Limits {
 		{&l.InFlightResponseBytes, 256 << 20},
 		{&l.FetchMaxBytes, 55 << 20},
 		{&l.FetchSessions, 1000},
-		{&l.OffsetMetadataBytes, 4096},
+		{&l.OffsetMetadataBytes, groups.MaxMetadata},
 		{&l.MaxConnections, 10_000},
 		{&l.MaxConnectionsPerIP, 1000},
 	}
