@@ -30,7 +30,7 @@ func OpenBucket(ctx context.Context, c Config) (remote.Bucket, error) {
 		return nil, tiers.E(tiers.InvalidConfig, "open bucket", redactURL(c.Bucket), "%w", err)
 	}
 	if driver == s3wire.DriverMinio {
-		return minio.Open(ctx, conf)
+		return minio.Open(conf)
 	}
 	return s3.Open(ctx, conf)
 }
