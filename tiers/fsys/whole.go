@@ -76,28 +76,17 @@ func removeIfThere(fsys FS, name string) error {
 	return nil
 }
 
-// MkdirAllSync is MkdirAll whose folders are there after a crash: it syncs the
-// parent of each folder that it creates.
+// MkdirAllSync is MkdirAll whose folders are there after a crash. It syncs every
+// folder above name: one that is there already may have been made by a process
+// that was killed before it came to that. Folders that must not be read are
+// passed over, as they are somebody else's.
 func MkdirAllSync(fsys FS, name string, perm fs.FileMode) error {
-	var missing []string
-	for dir := path.Clean(name); ; dir = path.Dir(dir) {
-		_, err := fsys.Stat(dir)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		missing = append(missing, dir)
-		if path.Dir(dir) == dir {
-			break
-		}
-	}
 	if err := fsys.MkdirAll(name, perm); err != nil {
 		return err
 	}
-	for _, dir := range missing {
-		if err := fsys.SyncDir(path.Dir(dir)); err != nil {
+	for dir := path.Clean(name); path.Dir(dir) != dir; {
+		dir = path.Dir(dir)
+		if err := fsys.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrPermission) {
 			return err
 		}
 	}

@@ -51,11 +51,17 @@ type knownCRC struct {
 	crc uint32
 }
 
+// KnownCRC32C is the CRC-32C that body was given by WithCRC, if it was.
+func KnownCRC32C(body Body) (crc uint32, known bool) {
+	k, known := body.(knownCRC)
+	return k.crc, known
+}
+
 // BodyCRC32C is the CRC-32C of body: the one it was given by WithCRC, else it
 // reads all of it.
 func BodyCRC32C(body Body) (uint32, error) {
-	if k, ok := body.(knownCRC); ok {
-		return k.crc, nil
+	if crc, known := KnownCRC32C(body); known {
+		return crc, nil
 	}
 	r, err := body.Open(0, body.Size())
 	if err != nil {

@@ -47,13 +47,14 @@ func (c Cond) Check(exists bool, etag string) error {
 }
 
 // Select picks from all objects of a bucket, in order of their keys, those that
-// o asks for, and puts common prefixes in the place of what they hold.
+// o asks for, and puts common prefixes in the place of what they hold. A common
+// prefix is there if a key below it is above StartAfter, as in S3.
 func Select(all iter.Seq[Object], o ListOptions) iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		last := ""
 		for obj := range all {
 			rest, ok := strings.CutPrefix(obj.Key, o.Prefix)
-			if !ok {
+			if !ok || obj.Key <= o.StartAfter {
 				continue
 			}
 			if o.Delimiter != "" {
@@ -61,7 +62,7 @@ func Select(all iter.Seq[Object], o ListOptions) iter.Seq[Object] {
 					obj = Object{Key: o.Prefix + head + o.Delimiter, IsPrefix: true}
 				}
 			}
-			if obj.Key <= o.StartAfter || obj.IsPrefix && obj.Key == last {
+			if obj.IsPrefix && obj.Key == last {
 				continue
 			}
 			last = obj.Key
