@@ -33,6 +33,9 @@ func (l *Log) Append(data []byte, hs []batch.Header) error {
 	if err != nil {
 		return err
 	}
+	if hs[len(hs)-1].Last()-l.end > maxRelative {
+		return tiers.E(tiers.InvalidRequest, "append", l.place, "%d batches span more than 2^31 offsets: append fewer at once", len(hs))
+	}
 	if l.overflows(data, hs) {
 		if err := l.Roll(); err != nil {
 			return err
@@ -133,6 +136,19 @@ func (l *Log) reserve(size int64) {
 	}
 }
 
+// unreserve gives the room behind the end of the active segment back: cutting a
+// file to its size frees what is reserved beyond it.
+func (l *Log) unreserve() {
+	size, _ := l.active().extent()
+	if l.dirty == nil || l.reserved <= size {
+		return
+	}
+	if err := l.dirty.Truncate(size); err != nil {
+		l.o.Log.Debug("reserved room could not be given back", "err", err)
+	}
+	l.reserved = 0
+}
+
 // takeIn makes written batches part of the log.
 func (l *Log) takeIn(hs []batch.Header, markers map[int]marker) {
 	now := l.o.Now()
@@ -207,6 +223,7 @@ func (l *Log) Roll() error {
 	if size, _ := old.extent(); size == 0 {
 		return nil
 	}
+	l.unreserve()
 	if err := l.Sync(); err != nil {
 		return err
 	}

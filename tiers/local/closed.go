@@ -110,7 +110,7 @@ func (p *opening) tail(s *segment, e offsetEntry) (t tailOf, why string, err err
 			return t, "", err
 		case pos == t.from && e != (offsetEntry{}) && h.Last() != s.base+tiers.Offset(e.rel):
 			return t, fmt.Sprintf("the batch at byte %d ends with offset %d, its index entry says %d", pos, h.Last(), s.base+tiers.Offset(e.rel)), nil
-		case pos-t.from > indexSlack*max(p.o.Config.IndexInterval, 1) && pos > t.from+h.Size():
+		case pos-t.from > indexSlack*max(p.o.Config.IndexInterval, 1):
 			return t, "entries are missing at the end of the index", nil
 		}
 		t.newest = max(t.newest, h.MaxTimestamp)

@@ -43,6 +43,7 @@ type diskEntry struct {
 	point, start, high tiers.Offset // NoOffset: no line
 	clean              tiers.Offset // where the log ended when it was closed cleanly; NoOffset if it was not
 	log                *Log
+	busy               bool // its log is being opened
 }
 
 // sample brings the values of an open log into the entry.
@@ -116,10 +117,21 @@ func (d *Disk) readCheckpoint(name string) (map[tiers.PartitionID]tiers.Offset, 
 func (d *Disk) entry(id tiers.PartitionID) *diskEntry {
 	e := d.parts[id]
 	if e == nil {
-		e = &diskEntry{tiers.NoOffset, tiers.NoOffset, tiers.NoOffset, tiers.NoOffset, nil}
+		e = &diskEntry{tiers.NoOffset, tiers.NoOffset, tiers.NoOffset, tiers.NoOffset, nil, false}
 		d.parts[id] = e
 	}
 	return e
+}
+
+// entryOf is the entry of a log, nil if it was forgotten while the log is open.
+func (d *Disk) entryOf(l *Log) *diskEntry {
+	if !l.sampled {
+		return d.entry(l.o.ID)
+	}
+	if e := d.parts[l.o.ID]; e != nil && e.log == l {
+		return e
+	}
+	return nil
 }
 
 // Failed returns why the disk is offline, nil while it is not.
@@ -139,25 +151,25 @@ func (d *Disk) attach(l *Log) (diskEntry, error) {
 		return diskEntry{}, tiers.E(tiers.Closed, "open log", l.place, "the disk %s is closed", d.dir)
 	case d.Failed() != nil:
 		return diskEntry{}, d.Failed()
-	case e.log != nil:
+	case e.log != nil || e.busy:
 		return diskEntry{}, tiers.E(tiers.Conflict, "open log", l.place, "the log is open already")
 	default:
 		found := *e
-		e.clean = tiers.NoOffset
+		e.clean, e.busy = tiers.NoOffset, true
 		return found, nil
 	}
 }
 
-// opened begins to sample l. Until then its entry is what the files said.
-func (d *Disk) opened(l *Log) error {
+// opened begins to sample l, if it could be opened. Until then its entry is what
+// the files said.
+func (d *Disk) opened(l *Log, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e := d.entry(l.o.ID)
-	if e.log != nil {
-		return tiers.E(tiers.Conflict, "open log", l.place, "the log is open already")
+	e.busy = false
+	if err == nil {
+		e.log, l.sampled = l, true
 	}
-	e.log = l
-	return nil
 }
 
 // detach ends the sampling of l. clean says that the next Open may trust what is
@@ -196,10 +208,13 @@ func (d *Disk) Forget(id tiers.PartitionID) error {
 // is), writes the files, and then, under the same lock, runs cut: no sampler can
 // come between (C4). If the files cannot be written the disk goes offline and
 // nothing was cut.
-func (d *Disk) lower(id tiers.PartitionID, to diskEntry, cut func() error) error {
+func (d *Disk) lower(l *Log, to diskEntry, cut func() error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	e := d.entry(id)
+	e := d.entryOf(l)
+	if e == nil {
+		return cut()
+	}
 	e.sample()
 	log := e.log
 	e.log = nil // not to be sampled while it is cut
@@ -224,10 +239,14 @@ func lowest(a, b tiers.Offset) tiers.Offset {
 }
 
 // raiseStart writes a new log start, and then has set make it true.
-func (d *Disk) raiseStart(id tiers.PartitionID, o tiers.Offset, set func()) error {
+func (d *Disk) raiseStart(l *Log, o tiers.Offset, set func()) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	e := d.entry(id)
+	e := d.entryOf(l)
+	if e == nil {
+		set()
+		return nil
+	}
 	e.sample()
 	was, log := e.start, e.log
 	e.start, e.log = o, nil

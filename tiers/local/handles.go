@@ -155,16 +155,22 @@ func (f *file) close() {
 	}
 }
 
-// rename gives the file another name; readers follow.
+// rename gives the file another name; readers follow, even if there is no such
+// file or it could not be renamed: the old name may be given to another file.
 func (f *file) rename(name string) error {
 	c := f.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := f.fs.Rename(f.name, name); err != nil {
-		return err
-	}
+	err := f.fs.Rename(f.name, name)
 	f.name = name
-	return nil
+	return err
+}
+
+// called says that the file has this name after all.
+func (f *file) called(name string) {
+	f.cache.mu.Lock()
+	defer f.cache.mu.Unlock()
+	f.name = name
 }
 
 func (f *file) path() string {

@@ -112,6 +112,7 @@ type Log struct {
 	removals int     // makes the names of dropped files unique
 	truncs   uint64
 	broken   error
+	sampled  bool // the disk has it
 	closed   bool
 
 	flushed  atomic.Int64

@@ -53,9 +53,8 @@ func Open(o Options) (*Log, Recovery, error) {
 		return nil, Recovery{}, err
 	}
 	p := &opening{Log: l, saved: saved, rec: Recovery{TruncatedAt: tiers.NoOffset}}
-	if err = p.run(); err == nil {
-		err = o.Disk.opened(l)
-	}
+	err = p.run()
+	o.Disk.opened(l, err)
 	if err != nil {
 		p.giveUp()
 		if tiers.KindOf(err) == tiers.Other {
@@ -169,12 +168,12 @@ func (p *opening) startEmpty(st Start) error {
 	begin := func() error { return p.begin(st) }
 	var err error
 	if p.saved.point > st.At || p.saved.start > st.LogStart || p.saved.high > st.At {
-		err = p.o.Disk.lower(p.o.ID, diskEntry{point: st.At, start: st.LogStart, high: st.At}, begin)
+		err = p.o.Disk.lower(p.Log, diskEntry{point: st.At, start: st.LogStart, high: st.At}, begin)
 	} else {
 		err = begin()
 	}
 	if err == nil && st.LogStart > 0 {
-		err = p.o.Disk.raiseStart(p.o.ID, st.LogStart, func() {})
+		err = p.o.Disk.raiseStart(p.Log, st.LogStart, func() {})
 	}
 	return err
 }
@@ -183,7 +182,7 @@ func (p *opening) startEmpty(st Start) error {
 func (p *opening) startOver(start tiers.Offset) error {
 	p.o.Log.Warn("the log ends below its start and begins again there", "end", p.end, "start", start)
 	for _, s := range slices.Backward(p.found) {
-		if err := p.drop(s); err != nil {
+		if err := p.discard(s); err != nil {
 			return err
 		}
 		p.rec.LostSegments++
@@ -192,18 +191,16 @@ func (p *opening) startOver(start tiers.Offset) error {
 	return p.startEmpty(Start{LogStart: start, At: start, Lineage: p.ends.TruncateEnd(start).TruncateStart(start)})
 }
 
-// start is the log start: what the checkpoint says or the start of the lineage,
-// whichever is higher, since both were raised one after the other; else the first
-// segment's base (C7).
+// start is the log start: what the checkpoint says; where it says nothing, where
+// the lineage begins (B5), or the first segment (C7).
 func (p *opening) start() tiers.Offset {
-	start := p.saved.start
-	if len(p.ends) > 0 {
-		start = max(start, p.ends[0].Start)
+	switch {
+	case p.saved.start != tiers.NoOffset:
+		return p.saved.start
+	case len(p.ends) > 0:
+		return min(p.ends[0].Start, p.found[0].base)
 	}
-	if start == tiers.NoOffset {
-		return p.found[0].base
-	}
-	return start
+	return p.found[0].base
 }
 
 // readLineage reads the epoch checkpoint. If it is damaged it is made again from
@@ -253,7 +250,7 @@ func (p *opening) finish(start tiers.Offset) error {
 	}
 	if p.end < p.saved.point {
 		p.o.Log.Error("the log ends below its recovery point: acknowledged records are gone", "end", p.end, "recovery_point", p.saved.point)
-		if err := p.o.Disk.lower(p.o.ID, diskEntry{point: p.end, start: start, high: p.end}, func() error { return nil }); err != nil {
+		if err := p.o.Disk.lower(p.Log, diskEntry{point: p.end, start: start, high: p.end}, func() error { return nil }); err != nil {
 			return err
 		}
 	}
@@ -269,6 +266,13 @@ func (p *opening) finish(start tiers.Offset) error {
 	}
 	p.setSegments(p.found)
 	return nil
+}
+
+// discard removes a segment that nobody reads.
+func (p *opening) discard(s *segment) error {
+	s.retain()
+	defer s.release()
+	return p.drop(s)
 }
 
 // giveUp lets go of the files.

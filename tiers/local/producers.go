@@ -83,7 +83,7 @@ func (p *Producers) Check(h batch.Header, pending []batch.Header) (base tiers.Of
 		if known == nil {
 			now, known = producer{txnFirst: tiers.NoOffset}, &now
 		}
-		now.add(q)
+		now.expect(q)
 	}
 	if known == nil {
 		return 0, false, nil
@@ -160,6 +160,16 @@ func (p *producer) add(h batch.Header) {
 	if h.Transactional() && p.txnFirst == tiers.NoOffset {
 		p.txnFirst = h.BaseOffset
 	}
+}
+
+// expect takes in a batch that will be appended.
+func (p *producer) expect(h batch.Header) {
+	if !h.Control() {
+		p.add(h)
+		return
+	}
+	p.meet(h.ProducerEpoch)
+	p.txnFirst = tiers.NoOffset
 }
 
 // meet drops the batches of older epochs.

@@ -2,8 +2,8 @@ package local
 
 import (
 	"errors"
-	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/strandline-io/strandline/tiers"
@@ -21,9 +21,9 @@ func (p *opening) openSegments() error {
 		}
 		p.o.Log.Warn("the log was closed cleanly, but its files do not look so: it is recovered", "end", p.saved.clean)
 	}
-	from := max(0, slices.IndexFunc(p.found, func(s *segment) bool { return s.base > p.point })-1)
-	if p.found[len(p.found)-1].base <= p.point {
-		from = len(p.found) - 1
+	from := max(0, sort.Search(len(p.found), func(i int) bool { return p.found[i].base > p.point })-1)
+	for i := from; i < len(p.found); i++ {
+		p.found[i] = p.segment(p.found[i].base) // without what openClean put into it
 	}
 	for i := range from {
 		if err := p.openClosed(i); err != nil {
@@ -54,6 +54,12 @@ type rescan struct {
 
 func (r *rescan) run() error {
 	for i := r.from; i < len(r.found); i++ {
+		if s := r.found[i]; i > r.from && s.base < r.next {
+			if err := r.overlap(i); err != nil {
+				return err
+			}
+			break
+		}
 		if err := r.border(i); err != nil {
 			return err
 		}
@@ -92,6 +98,16 @@ func (r *rescan) border(i int) error {
 		return nil
 	}
 	return r.writeSnapshot(s.base, r.prods.snapshot())
+}
+
+// overlap ends the log before segment i, whose base lies below the end of the
+// one before it.
+func (r *rescan) overlap(i int) error {
+	before := r.found[i-1]
+	if r.next < r.point {
+		return tiers.E(tiers.CorruptMessage, "open log", r.place, "segment %s begins below offset %d, the end of the one before it: restore the folder, or move it away and rebuild the partition from the bucket", r.found[i].path(logSuffix), r.next)
+	}
+	return r.cutAt(i-1, before.size)
 }
 
 // scan reads segment i and makes its indexes again. It returns the first byte
@@ -151,11 +167,7 @@ func (r *rescan) keepDamage(s *segment, w *walker, d damage) (pos int64, err err
 
 // take makes a sound batch part of the log.
 func (r *rescan) take(s *segment, h batch.Header, b []byte, pos int64) {
-	if len(s.offsets) == 0 || s.indexedAt != pos {
-		s.add(h, pos, r.o.Config.IndexInterval)
-	} else {
-		s.add(h, pos, math.MaxInt64)
-	}
+	s.add(h, pos, r.o.Config.IndexInterval)
 	r.see(h)
 	r.next = h.Next()
 	var m marker
@@ -188,11 +200,9 @@ func (r *rescan) cutAt(i int, pos int64) error {
 	for _, s := range slices.Backward(r.found[i+1:]) {
 		r.rec.TruncatedBytes += r.sizes[s.base]
 		r.rec.LostSegments++
-		if err := r.drop(s); err != nil {
+		if err := r.discard(s); err != nil {
 			return err
 		}
-		s.retain()
-		s.release()
 	}
 	s := r.found[i]
 	r.rec.TruncatedBytes += r.sizes[s.base] - pos

@@ -74,7 +74,7 @@ func (f folder) producersAt(segs []*segment, at tiers.Offset) (*Producers, error
 	p := newProducers(f.place)
 	from := tiers.Offset(0)
 	for _, o := range offsets {
-		if o > at || len(segs) > 0 && o < segs[0].base {
+		if o > at || o < at && (len(segs) == 0 || o < segs[0].base) { // nothing could be replayed in between
 			continue
 		}
 		b, err := fsys.ReadFile(f.fs, f.snapshotPath(o))

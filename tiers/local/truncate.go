@@ -25,6 +25,15 @@ func (l *Log) TruncateTo(o tiers.Offset) error {
 	if o < l.segs[0].base {
 		return l.Restart(Start{LogStart: min(l.LogStart(), o), At: o, Lineage: l.lineage.TruncateEnd(o)})
 	}
+	s := l.segs[l.current.floor(o)]
+	size, _ := s.extent()
+	h, _, ok, err := s.seek(newWalker(s.log, size, hopWindow), o)
+	if err != nil {
+		return l.current.readFailed(s, err)
+	}
+	if ok {
+		o = min(o, h.BaseOffset)
+	}
 	return l.lower(o, min(o, l.LogStart()), func() error { return l.cutTo(o) })
 }
 
@@ -40,7 +49,7 @@ func (l *Log) trimLineage(o tiers.Offset) error {
 // fails half way, nobody knows what is on disk.
 func (l *Log) lower(point, start tiers.Offset, cut func() error) error {
 	began := false
-	err := l.o.Disk.lower(l.o.ID, diskEntry{point: point, start: start, high: point}, func() error {
+	err := l.o.Disk.lower(l, diskEntry{point: point, start: start, high: point}, func() error {
 		began = true
 		l.flushed.Store(min(l.flushed.Load(), int64(point)))
 		l.high.Store(min(l.high.Load(), int64(point)))
@@ -64,7 +73,7 @@ func (l *Log) cutTo(o tiers.Offset) error {
 		keep = len(l.segs)
 	}
 	for i := len(l.segs) - 1; i >= keep; i-- {
-		if err := l.drop(l.segs[i]); err != nil {
+		if err := l.forgetSegment(l.segs[i]); err != nil {
 			return err
 		}
 	}
@@ -131,7 +140,7 @@ func (l *Log) Restart(st Start) error {
 	}
 	err := l.lower(min(st.At, l.Flushed()), min(st.LogStart, l.LogStart()), func() error {
 		for _, s := range slices.Backward(l.segs) {
-			if err := l.drop(s); err != nil {
+			if err := l.forgetSegment(s); err != nil {
 				return err
 			}
 		}
@@ -140,7 +149,7 @@ func (l *Log) Restart(st Start) error {
 	if err != nil {
 		return err
 	}
-	if err := l.o.Disk.raiseStart(l.o.ID, st.LogStart, func() {}); err != nil {
+	if err := l.o.Disk.raiseStart(l, st.LogStart, func() {}); err != nil {
 		return l.fail("restart", err)
 	}
 	return nil
@@ -190,23 +199,33 @@ func (l *Log) begin(st Start) error {
 	return nil
 }
 
+// forgetSegment drops a segment of a history that is cut: its readers see no
+// more of it.
+func (l *Log) forgetSegment(s *segment) error {
+	s.cut(0, s.base)
+	return l.drop(s)
+}
+
 // drop takes a segment out of the folder; its files go when no reader has it any
-// more. The .log goes first and durably, so that side files never make a log.
+// more. The .log goes first and durably: a crash leaves no hole between the
+// segments, and side files alone never make a log. Unless doomed is set after an
+// error, nothing was changed.
 func (l *Log) drop(s *segment) error {
 	l.removals++
 	gone := fmt.Sprintf(".%d%s", l.removals, deletedSuffix)
+	if err := s.log.rename(s.path(logSuffix) + gone); err != nil {
+		s.log.called(s.path(logSuffix))
+		return err
+	}
 	s.doomed.Store(true)
-	for _, f := range []*file{s.log, s.index, s.time} {
-		if err := f.rename(f.path() + gone); err != nil && (f == s.log || !isNotExist(err)) {
-			return err
-		}
-		if f == s.log {
-			if err := l.o.FS.SyncDir(l.dir); err != nil {
-				return err
-			}
+	err := l.o.FS.SyncDir(l.dir)
+	// The names must be given up in any case: another segment may get them.
+	for _, f := range []*file{s.index, s.time} {
+		if rerr := f.rename(f.path() + gone); rerr != nil && !isNotExist(rerr) {
+			err = errors.Join(err, rerr)
 		}
 	}
-	return errors.Join(l.removeFile(s.path(txnSuffix)), l.removeFile(s.path(snapshotSuffix)))
+	return errors.Join(err, l.removeFile(s.path(txnSuffix)), l.removeFile(s.path(snapshotSuffix)))
 }
 
 // DropBefore removes the closed segments that end at or below o from disk and
@@ -217,16 +236,18 @@ func (l *Log) DropBefore(o tiers.Offset) error {
 		return err
 	}
 	n := 0
-	for n < len(l.segs)-1 && l.segs[n+1].base <= o {
-		n++
-	}
-	for i := range n {
-		if err := l.drop(l.segs[i]); err != nil {
-			return l.fail("drop", err)
+	var err error
+	for ; err == nil && n < len(l.segs)-1 && l.segs[n+1].base <= o; n++ {
+		s := l.segs[n]
+		if err = l.drop(s); err != nil && !s.doomed.Load() {
+			break
 		}
 	}
 	if n > 0 {
 		l.setSegments(slices.Clone(l.segs[n:]))
+	}
+	if err != nil {
+		return tiers.E(tiers.StorageFailed, "drop", l.place, "%w", err)
 	}
 	return nil
 }
@@ -243,7 +264,7 @@ func (l *Log) RaiseLogStart(o tiers.Offset) error {
 	if o <= l.LogStart() {
 		return nil
 	}
-	if err := l.o.Disk.raiseStart(l.o.ID, o, func() { l.logStart.Store(int64(o)) }); err != nil {
+	if err := l.o.Disk.raiseStart(l, o, func() { l.logStart.Store(int64(o)) }); err != nil {
 		return err
 	}
 	lineage := l.lineage.TruncateStart(o)
