@@ -174,8 +174,8 @@ func (r *retrier) List(ctx context.Context, o ListOptions) iter.Seq2[Object, err
 }
 
 // listOn yields until the end, which is nil, or a failure. o.StartAfter follows
-// what was yielded. Stores differ in whether a common prefix is above itself, so
-// what is not above StartAfter is dropped.
+// what was yielded: for a common prefix it is above all keys with that prefix,
+// as no legal key has a tilde. What a store repeats all the same is dropped.
 func (r *retrier) listOn(ctx context.Context, o *ListOptions, t *tries, yield func(Object, error) bool) error {
 	for obj, err := range r.Bucket.List(ctx, *o) {
 		if err != nil {
@@ -185,6 +185,9 @@ func (r *retrier) listOn(ctx context.Context, o *ListOptions, t *tries, yield fu
 			continue
 		}
 		o.StartAfter, t.failed = obj.Key, 0
+		if obj.IsPrefix {
+			o.StartAfter += "~"
+		}
 		if !yield(obj, nil) {
 			return nil
 		}
