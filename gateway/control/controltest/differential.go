@@ -3,7 +3,6 @@ package controltest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
 	"testing"
 
@@ -18,6 +17,7 @@ import (
 // answer and, at the end, everything that they hold. Where an engine can, it is
 // closed and opened again in between.
 func Differential(t *testing.T, a, b Engine) {
+	t.Helper()
 	rapid.Check(t, func(rt *rapid.T) {
 		seed := rapid.Uint64().Draw(rt, "seed")
 		p := &pair{rt: rt, t: t, ctx: t.Context(), engines: [2]Engine{a, b}}
@@ -291,37 +291,34 @@ func (p *pair) reload() {
 
 // compareAll compares everything that can be read.
 func (p *pair) compareAll() {
-	st, err := both(p, "Dump", func(s control.Store) (control.State, error) { return s.Dump(p.ctx) })
-	if err := errors.Join(err, st.Valid()); err != nil {
-		p.rt.Fatal(err)
-	}
+	st, derr := both(p, "Dump", func(s control.Store) (control.State, error) { return s.Dump(p.ctx) })
 	_, terr := both(p, "Topics", func(s control.Store) ([]control.Topic, error) { return s.Topics(p.ctx) })
 	groups, gerr := both(p, "Groups", func(s control.Store) ([]string, error) { return s.Groups(p.ctx) })
-	_, oerr := both(p, "Offsets", func(s control.Store) (string, error) {
-		var all string
+	_, oerr := both(p, "Offsets", func(s control.Store) ([][]control.OffsetCommit, error) {
+		var all [][]control.OffsetCommit
 		for _, g := range groups {
 			cs, err := s.Offsets(p.ctx, g)
 			if err != nil {
-				return "", err
+				return nil, err
 			}
-			all += fmt.Sprint(cs)
+			all = append(all, cs)
 		}
 		return all, nil
 	})
-	_, serr := both(p, "Segments", func(s control.Store) (string, error) {
-		var all string
+	_, serr := both(p, "Segments", func(s control.Store) ([][]tiers.RemoteSegment, error) {
+		var all [][]tiers.RemoteSegment
 		for _, t := range st.Topics {
 			for _, row := range t.Partitions {
 				rows, err := s.Segments(p.ctx, tiers.PartitionID{Topic: t.ID, Index: row.Index}, row.Gen)
 				if err != nil {
-					return "", err
+					return nil, err
 				}
-				all += fmt.Sprint(rows)
+				all = append(all, rows)
 			}
 		}
 		return all, nil
 	})
-	if err := errors.Join(terr, gerr, oerr, serr); err != nil {
+	if err := errors.Join(derr, st.Valid(), terr, gerr, oerr, serr); err != nil {
 		p.rt.Fatal(err)
 	}
 }

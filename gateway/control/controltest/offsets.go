@@ -2,22 +2,20 @@ package controltest
 
 import (
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/strandline-io/strandline/gateway/control"
 	"github.com/strandline-io/strandline/tiers"
 )
 
-func testProducerIDs(t *testing.T, e Engine) {
-	b := open(t, e)
+func testProducerIDs(b *bench) {
 	next := int64(0)
 	for _, n := range []int64{1000, 1, 1000, control.MaxProducerBlock} {
 		first, err := b.ProducerIDs(b.ctx, b.ses, n)
 		b.must(err)
-		equal(t, "first id", first, next)
+		equal(b.t, "first id", first, next)
 		next += n
-		equal(t, "next id in the dump", b.dump().NextProducer, next)
+		equal(b.t, "next id in the dump", b.dump().NextProducer, next)
 	}
 	for _, n := range []int64{0, -1, control.MaxProducerBlock + 1} {
 		b.unchanged("a refusal", func() {
@@ -41,8 +39,7 @@ func (b *bench) groups() []string {
 	return out
 }
 
-func testOffsets(t *testing.T, e Engine) {
-	b := open(t, e)
+func testOffsets(b *bench) {
 	one, two := b.topic("t", 3), b.topic("u", 1)
 	if one.ID.Hex() > two.ID.Hex() {
 		one, two = two, one
@@ -58,22 +55,21 @@ func testOffsets(t *testing.T, e Engine) {
 	}
 	b.must(b.CommitOffsets(b.ctx, b.ses, cs))
 	cs[2].At = Start()
-	equal(t, "offsets", b.offsets(odd), []control.OffsetCommit{cs[1], cs[0]})
-	equal(t, "offsets", b.offsets("b"), cs[2:])
-	equal(t, "groups", b.groups(), []string{"b", odd})
+	equal(b.t, "offsets", b.offsets(odd), []control.OffsetCommit{cs[1], cs[0]})
+	equal(b.t, "offsets", b.offsets("b"), cs[2:])
+	equal(b.t, "groups", b.groups(), []string{"b", odd})
 	if none := b.offsets("nobody"); len(none) != 0 {
-		t.Fatalf("offsets of nobody: %v", none)
+		b.t.Fatalf("offsets of nobody: %v", none)
 	}
 	// Back is allowed, the last of one call wins, an empty call is nothing.
 	again := []control.OffsetCommit{cs[2], cs[2]}
 	again[0].Offset, again[1].Offset = 9, 2
 	b.must(b.CommitOffsets(b.ctx, b.ses, again))
-	equal(t, "offset", b.offsets("b"), again[1:])
+	equal(b.t, "offset", b.offsets("b"), again[1:])
 	b.unchanged("no commits", func() { b.must(b.CommitOffsets(b.ctx, b.ses, nil)) })
 }
 
-func testAllOrNone(t *testing.T, e Engine) {
-	b := open(t, e)
+func testAllOrNone(b *bench) {
 	topic := b.topic("t", 1)
 	p := tiers.PartitionID{Topic: topic.ID}
 	good := control.OffsetCommit{Group: "g", Partition: p, Gen: 1, Offset: 5, At: Start()}
@@ -101,7 +97,7 @@ func testAllOrNone(t *testing.T, e Engine) {
 		})
 	}
 	if gs := b.groups(); len(gs) != 0 {
-		t.Fatalf("groups %v", gs)
+		b.t.Fatalf("groups %v", gs)
 	}
 }
 
@@ -127,35 +123,33 @@ func history(cluster string) (control.State, tiers.PartitionID) {
 	}, p
 }
 
-func testOldOffsets(t *testing.T, e Engine) {
-	b := open(t, e)
+func testOldOffsets(b *bench) {
 	st, p := history(b.dump().Cluster)
 	b.must(b.Load(b.ctx, st))
-	equal(t, "offsets", b.offsets("both"), st.Offsets[1:2])
+	equal(b.t, "offsets", b.offsets("both"), st.Offsets[1:2])
 	if none := b.offsets("old"); len(none) != 0 {
-		t.Fatalf("offsets of an old history: %v", none)
+		b.t.Fatalf("offsets of an old history: %v", none)
 	}
-	equal(t, "groups", b.groups(), []string{"both"})
+	equal(b.t, "groups", b.groups(), []string{"both"})
 	b.refused(b.CommitOffsets(b.ctx, b.ses, st.Offsets[:1]), tiers.StaleFence)
 	// Rows of the old history may be deleted by the owner of the new one.
 	f := b.fence(p)
-	equal(t, "epoch", f.Epoch, tiers.LeaderEpoch(6))
+	equal(b.t, "epoch", f.Epoch, tiers.LeaderEpoch(6))
 	b.must(b.DeleteStarted(b.ctx, f, tiers.SegmentID{2}))
 	b.must(b.DeleteFinished(b.ctx, f, tiers.SegmentID{2}))
 	old, err := b.Segments(b.ctx, p, 1)
 	b.must(err)
 	if len(old) != 0 {
-		t.Fatalf("segments of the old history: %v", old)
+		b.t.Fatalf("segments of the old history: %v", old)
 	}
 	b.must(b.DeleteOffsets(b.ctx, b.ses, "old", nil))
 	b.must(b.DeleteOffsets(b.ctx, b.ses, "both", []tiers.PartitionID{p}))
 	if left := b.dump().Offsets; len(left) != 0 {
-		t.Fatalf("left %v", left)
+		b.t.Fatalf("left %v", left)
 	}
 }
 
-func testDeleteOffsets(t *testing.T, e Engine) {
-	b := open(t, e)
+func testDeleteOffsets(b *bench) {
 	topic := b.topic("t", 3)
 	var all []control.OffsetCommit
 	for _, g := range []string{"g", "h"} {
@@ -165,9 +159,9 @@ func testDeleteOffsets(t *testing.T, e Engine) {
 	}
 	b.must(b.CommitOffsets(b.ctx, b.ses, all))
 	b.must(b.DeleteOffsets(b.ctx, b.ses, "g", []tiers.PartitionID{{Topic: topic.ID, Index: 1}, {Topic: topic.ID, Index: 9}}))
-	equal(t, "one gone", b.offsets("g"), []control.OffsetCommit{all[0], all[2]})
+	equal(b.t, "one gone", b.offsets("g"), []control.OffsetCommit{all[0], all[2]})
 	b.must(b.DeleteOffsets(b.ctx, b.ses, "g", nil))
-	equal(t, "groups", b.groups(), []string{"h"})
-	equal(t, "the other group", b.offsets("h"), all[3:])
+	equal(b.t, "groups", b.groups(), []string{"h"})
+	equal(b.t, "the other group", b.offsets("h"), all[3:])
 	b.unchanged("a group that is not there", func() { b.must(b.DeleteOffsets(b.ctx, b.ses, "x", nil)) })
 }

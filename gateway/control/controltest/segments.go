@@ -2,7 +2,6 @@ package controltest
 
 import (
 	"fmt"
-	"testing"
 	"time"
 
 	"github.com/strandline-io/strandline/gateway/control"
@@ -17,32 +16,30 @@ func (b *bench) segments(p tiers.PartitionID) []tiers.RemoteSegment {
 	return out
 }
 
-func testLifecycle(t *testing.T, e Engine) {
-	b := open(t, e)
+func testLifecycle(b *bench) {
 	p := tiers.PartitionID{Topic: b.topic("t", 1).ID}
 	f := b.fence(p)
 	s := b.segment(f, 100)
 	b.must(b.CopyStarted(b.ctx, f, s))
-	equal(t, "started", b.segments(p), []tiers.RemoteSegment{s})
+	equal(b.t, "started", b.segments(p), []tiers.RemoteSegment{s})
 	s = finished(s)
 	b.must(b.CopyFinished(b.ctx, f, s))
-	equal(t, "finished", b.segments(p), []tiers.RemoteSegment{s})
+	equal(b.t, "finished", b.segments(p), []tiers.RemoteSegment{s})
 	b.must(b.DeleteStarted(b.ctx, f, s.ID))
 	s.State = tiers.DeleteStarted
-	equal(t, "condemned", b.segments(p), []tiers.RemoteSegment{s})
+	equal(b.t, "condemned", b.segments(p), []tiers.RemoteSegment{s})
 	if d, err := b.Doomed(b.ctx, 10); err != nil || len(d) != 0 {
-		t.Fatalf("a segment of a live topic is doomed: %v, %v", d, err)
+		b.t.Fatalf("a segment of a live topic is doomed: %v, %v", d, err)
 	}
 	b.must(b.DeleteFinished(b.ctx, f, s.ID))
 	if left := b.segments(p); len(left) != 0 {
-		t.Fatalf("left %v", left)
+		b.t.Fatalf("left %v", left)
 	}
 }
 
 // testEveryMove tries each operation in each state: spec s6.1 with idempotent
 // repeats.
-func testEveryMove(t *testing.T, e Engine) {
-	b := open(t, e)
+func testEveryMove(b *bench) {
 	f := b.fence(tiers.PartitionID{Topic: b.topic("t", 1).ID})
 	reach := map[string]func(s tiers.RemoteSegment){
 		"absent":        func(tiers.RemoteSegment) {},
@@ -84,14 +81,13 @@ func testEveryMove(t *testing.T, e Engine) {
 				b.refused(err, tiers.Conflict)
 			}
 			if got != want[state][op] || err != nil && changed {
-				t.Errorf("%s in %s %s (changed: %v), want: %s", op, state, got, changed, want[state][op])
+				b.t.Errorf("%s in %s %s (changed: %v), want: %s", op, state, got, changed, want[state][op])
 			}
 		}
 	}
 }
 
-func testIDReuse(t *testing.T, e Engine) {
-	b := open(t, e)
+func testIDReuse(b *bench) {
 	topic := b.topic("t", 2)
 	f, g := b.fence(tiers.PartitionID{Topic: topic.ID}), b.fence(tiers.PartitionID{Topic: topic.ID, Index: 1})
 	s := b.segment(f, 0)
@@ -107,8 +103,7 @@ func testIDReuse(t *testing.T, e Engine) {
 	})
 }
 
-func testCopyStartedFacts(t *testing.T, e Engine) {
-	b := open(t, e)
+func testCopyStartedFacts(b *bench) {
 	p := tiers.PartitionID{Topic: b.topic("t", 1).ID}
 	b.session()
 	f := b.fence(p)
@@ -141,17 +136,16 @@ func testCopyStartedFacts(t *testing.T, e Engine) {
 	said := s
 	said.State, said.Copier, said.CopierEpoch, said.CreatedAt = tiers.DeleteFinished, 77, 99, time.Time{}
 	b.must(b.CopyStarted(b.ctx, f, said))
-	equal(t, "row", b.segments(p), []tiers.RemoteSegment{s})
+	equal(b.t, "row", b.segments(p), []tiers.RemoteSegment{s})
 	said.CreatedAt = Start().Add(time.Hour) // A repeat says another instant.
 	b.unchanged("the same again", func() { b.must(b.CopyStarted(b.ctx, f, said)) })
 	s = b.segment(f, 10)
 	s.CreatedAt = Start().Add(time.Hour).Add(1_234_567).In(time.FixedZone("x", 3600))
 	b.must(b.CopyStarted(b.ctx, f, s))
-	equal(t, "instant", b.segments(p)[1].CreatedAt, Start().Add(time.Hour).Add(time.Millisecond))
+	equal(b.t, "instant", b.segments(p)[1].CreatedAt, Start().Add(time.Hour).Add(time.Millisecond))
 }
 
-func testCopyFinishedFacts(t *testing.T, e Engine) {
-	b := open(t, e)
+func testCopyFinishedFacts(b *bench) {
 	p := tiers.PartitionID{Topic: b.topic("t", 1).ID}
 	f := b.fence(p)
 	s := b.segment(f, 0)
@@ -175,7 +169,7 @@ func testCopyFinishedFacts(t *testing.T, e Engine) {
 	said := done
 	said.State, said.Copier, said.CopierEpoch, said.CreatedAt = 0, 77, 99, time.Time{}
 	b.must(b.CopyFinished(b.ctx, f, said))
-	equal(t, "row", b.segments(p), []tiers.RemoteSegment{done})
+	equal(b.t, "row", b.segments(p), []tiers.RemoteSegment{done})
 	b.unchanged("the same again", func() { b.must(b.CopyFinished(b.ctx, f, said)) })
 	for name, spoil := range map[string]func(s *tiers.RemoteSegment){
 		"size": func(s *tiers.RemoteSegment) { s.Size++ }, "meta size": func(s *tiers.RemoteSegment) { s.MetaSize++ },
@@ -192,11 +186,10 @@ func testCopyFinishedFacts(t *testing.T, e Engine) {
 	b.session()
 	f = b.fence(p)
 	b.must(b.CopyFinished(b.ctx, f, finished(s)))
-	equal(t, "copier epoch", b.segments(p)[1].CopierEpoch, tiers.LeaderEpoch(0))
+	equal(b.t, "copier epoch", b.segments(p)[1].CopierEpoch, tiers.LeaderEpoch(0))
 }
 
-func testSegmentsOfOthers(t *testing.T, e Engine) {
-	b := open(t, e)
+func testSegmentsOfOthers(b *bench) {
 	topic := b.topic("t", 2)
 	f, g := b.fence(tiers.PartitionID{Topic: topic.ID}), b.fence(tiers.PartitionID{Topic: topic.ID, Index: 1})
 	s, condemned := b.copied(f, 0), b.copied(f, 10)
@@ -207,8 +200,7 @@ func testSegmentsOfOthers(t *testing.T, e Engine) {
 	})
 }
 
-func testSegmentsInOrder(t *testing.T, e Engine) {
-	b := open(t, e)
+func testSegmentsInOrder(b *bench) {
 	topic := b.topic("t", 2)
 	f, g := b.fence(tiers.PartitionID{Topic: topic.ID}), b.fence(tiers.PartitionID{Topic: topic.ID, Index: 1})
 	var want []tiers.RemoteSegment
@@ -217,17 +209,16 @@ func testSegmentsInOrder(t *testing.T, e Engine) {
 		want = append(want, b.copied(f, base))
 	}
 	want = []tiers.RemoteSegment{want[2], want[4], want[3], want[0], want[1]}
-	equal(t, "segments", b.segments(f.Partition), want)
+	equal(b.t, "segments", b.segments(f.Partition), want)
 	if other, err := b.Segments(b.ctx, f.Partition, 2); err != nil || len(other) != 0 {
-		t.Fatalf("segments of another history: %v, %v", other, err)
+		b.t.Fatalf("segments of another history: %v, %v", other, err)
 	}
 	_, err := b.Segments(b.ctx, tiers.PartitionID{Topic: topic.ID, Index: 2}, 1)
 	b.refused(err, tiers.UnknownTopicOrPartition)
 }
 
 // testRegistryOf shows that the owners of an earlier session are fenced (R3).
-func testRegistryOf(t *testing.T, e Engine) {
-	b := open(t, e)
+func testRegistryOf(b *bench) {
 	p := tiers.PartitionID{Topic: b.topic("t", 1).ID}
 	old := control.RegistryOf(b.Store, b.ses)
 	f := partition.Fence{Partition: p, Gen: 1, Epoch: 0}
@@ -250,6 +241,6 @@ func testRegistryOf(t *testing.T, e Engine) {
 	left, err := r.Segments(b.ctx, p, 1)
 	b.must(err)
 	if len(left) != 1 || left[0].Base != 10 {
-		t.Fatalf("left %v", left)
+		b.t.Fatalf("left %v", left)
 	}
 }

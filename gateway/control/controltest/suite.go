@@ -44,7 +44,8 @@ func NewOptions(seed uint64) Options {
 
 // Run runs the suite.
 func Run(t *testing.T, e Engine) {
-	for name, test := range map[string]func(*testing.T, Engine){
+	t.Helper()
+	for name, test := range map[string]func(*bench){
 		"Cluster": testCluster, "OpenSession": testOpenSession, "SessionFence": testSessionFence, "Fence": testFence, "FenceOfStranger": testFenceOfStranger,
 		"CreateTopic": testCreateTopic, "CreateTopicRefusals": testCreateTopicRefusals, "Row15NamesThatClash": testClash,
 		"AddPartitions": testAddPartitions, "SetConfigs": testSetConfigs, "UnknownTopic": testUnknownTopic,
@@ -56,16 +57,17 @@ func Run(t *testing.T, e Engine) {
 		"LoadKeepsProducerIDs": testLoadProducers, "Contexts": testContexts, "Closed": testClosed, "NothingIsShared": testNothingShared,
 		"Concurrent": testConcurrent, "RegistryOf": testRegistryOf,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, e) })
+		t.Run(name, func(t *testing.T) { test(open(t, e)) })
 	}
 	if e.Reopen != nil {
-		t.Run("Reopen", func(t *testing.T) { testReopen(t, e) })
+		t.Run("Reopen", func(t *testing.T) { testReopen(open(t, e)) })
 	}
 }
 
 // bench is a store with a session of node 1.
 type bench struct {
 	t *testing.T
+	e Engine
 	control.Store
 	ses control.Session
 	ctx context.Context
@@ -74,7 +76,7 @@ type bench struct {
 
 func open(t *testing.T, e Engine) *bench {
 	t.Helper()
-	b := &bench{t: t, Store: e.Open(t, NewOptions(1)), ctx: t.Context()}
+	b := &bench{t: t, e: e, Store: e.Open(t, NewOptions(1)), ctx: t.Context()}
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Errorf("Close: %v", err)

@@ -1,46 +1,42 @@
 package controltest
 
 import (
-	"testing"
-
 	"github.com/strandline-io/strandline/gateway/control"
 	"github.com/strandline-io/strandline/tiers"
 	"github.com/strandline-io/strandline/tiers/partition"
 )
 
-func testCluster(t *testing.T, e Engine) {
-	b := open(t, e)
+func testCluster(b *bench) {
 	id, err := b.Cluster(b.ctx)
 	b.must(err)
 	if _, err := tiers.ParseTopicID(id); err != nil || len(id) != 22 {
-		t.Fatalf("cluster id %q: %v", id, err)
+		b.t.Fatalf("cluster id %q: %v", id, err)
 	}
-	equal(t, "cluster id of the dump", b.dump().Cluster, id)
+	equal(b.t, "cluster id of the dump", b.dump().Cluster, id)
 }
 
-func testOpenSession(t *testing.T, e Engine) {
-	b := open(t, e)
-	equal(t, "first session", b.ses, control.Session{Node: 1, Epoch: 1})
+func testOpenSession(b *bench) {
+	equal(b.t, "first session", b.ses, control.Session{Node: 1, Epoch: 1})
 	mine := b.topic("mine", 2)
 	other, err := b.OpenSession(b.ctx, 2)
 	b.must(err)
-	equal(t, "another node's first session", other, control.Session{Node: 2, Epoch: 1})
+	equal(b.t, "another node's first session", other, control.Session{Node: 2, Epoch: 1})
 	theirs, err := b.CreateTopic(b.ctx, other, control.NewTopic{Name: "theirs", Partitions: 1})
 	b.must(err)
 	b.session()
-	equal(t, "second session", b.ses, control.Session{Node: 1, Epoch: 2})
+	equal(b.t, "second session", b.ses, control.Session{Node: 1, Epoch: 2})
 	b.session()
-	equal(t, "third session", b.ses, control.Session{Node: 1, Epoch: 3})
+	equal(b.t, "third session", b.ses, control.Session{Node: 1, Epoch: 3})
 	for _, topic := range b.topics() {
 		want := tiers.LeaderEpoch(0)
 		if topic.ID == mine.ID {
 			want = 2
 		}
 		for _, p := range topic.Partitions {
-			equal(t, "epoch of "+topic.Name, p.Epoch, want)
+			equal(b.t, "epoch of "+topic.Name, p.Epoch, want)
 		}
 	}
-	equal(t, "revision", b.dump().Rev, theirs.Rev)
+	equal(b.t, "revision", b.dump().Rev, theirs.Rev)
 	_, err = b.OpenSession(b.ctx, -1)
 	b.refused(err, tiers.InvalidRequest)
 }
@@ -77,8 +73,7 @@ func mutations(b *bench, topic control.Topic) map[string]func(ses control.Sessio
 	}
 }
 
-func testSessionFence(t *testing.T, e Engine) {
-	b := open(t, e)
+func testSessionFence(b *bench) {
 	topic := b.topic("t", 1)
 	b.must(b.CommitOffsets(b.ctx, b.ses, []control.OffsetCommit{{Group: "g", Partition: tiers.PartitionID{Topic: topic.ID}, Gen: 1}}))
 	old := b.ses
@@ -90,8 +85,7 @@ func testSessionFence(t *testing.T, e Engine) {
 	}
 }
 
-func testFence(t *testing.T, e Engine) {
-	b := open(t, e)
+func testFence(b *bench) {
 	topic := b.topic("t", 1)
 	p := tiers.PartitionID{Topic: topic.ID}
 	b.session()
@@ -130,15 +124,14 @@ func testFence(t *testing.T, e Engine) {
 			b.unchanged(op+" with "+why, func() { b.refused(do(f), tiers.StaleFence) })
 		}
 		if err := do(good); err != nil {
-			t.Fatalf("%s with the right fence: %v", op, err)
+			b.t.Fatalf("%s with the right fence: %v", op, err)
 		}
 	}
 }
 
 // testFenceOfStranger has a fence without a node epoch meet a leader that never
 // registered.
-func testFenceOfStranger(t *testing.T, e Engine) {
-	b := open(t, e)
+func testFenceOfStranger(b *bench) {
 	st, p := history(b.dump().Cluster)
 	st.Topics[0].Partitions[0].Leader = 7
 	b.must(b.Load(b.ctx, st))
@@ -147,20 +140,19 @@ func testFenceOfStranger(t *testing.T, e Engine) {
 	}
 }
 
-func testCreateTopic(t *testing.T, e Engine) {
-	b := open(t, e)
+func testCreateTopic(b *bench) {
 	if ts := b.topics(); len(ts) != 0 {
-		t.Fatalf("an empty store has topics %v", ts)
+		b.t.Fatalf("an empty store has topics %v", ts)
 	}
 	seen := map[tiers.TopicID]bool{}
 	for i, name := range []string{"b", "a", "c.x"} {
 		got := b.topic(name, 2)
 		id := got.ID
 		if id.IsZero() || control.ReservedTopicID(id) || id[6]>>4 != 4 || id[8]>>6 != 2 || seen[id] || id.String()[0] == '-' {
-			t.Fatalf("topic id %s (%s)", id, id.Hex())
+			b.t.Fatalf("topic id %s (%s)", id, id.Hex())
 		}
 		seen[id] = true
-		equal(t, "topic", got, control.Topic{
+		equal(b.t, "topic", got, control.Topic{
 			ID: id, Name: name, Configs: map[string]string{"retention.ms": "1"}, Rev: control.Rev(i + 1), CreatedAt: Start(),
 			Partitions: []control.Partition{{Index: 0, Gen: 1, Leader: 1}, {Index: 1, Gen: 1, Leader: 1}},
 		})
@@ -168,20 +160,19 @@ func testCreateTopic(t *testing.T, e Engine) {
 	want := tiers.TopicID{9, 9}
 	got, err := b.CreateTopic(b.ctx, b.ses, control.NewTopic{ID: want, Name: "own-id", Partitions: 1})
 	b.must(err)
-	equal(t, "own id", got.ID, want)
+	equal(b.t, "own id", got.ID, want)
 	if got.Configs == nil {
-		t.Fatal("Configs is nil")
+		b.t.Fatal("Configs is nil")
 	}
 	var names []string
 	for _, topic := range b.topics() {
 		names = append(names, topic.Name)
 	}
-	equal(t, "names", names, []string{"a", "b", "c.x", "own-id"})
-	equal(t, "a stored topic", b.topics()[3], got)
+	equal(b.t, "names", names, []string{"a", "b", "c.x", "own-id"})
+	equal(b.t, "a stored topic", b.topics()[3], got)
 }
 
-func testCreateTopicRefusals(t *testing.T, e Engine) {
-	b := open(t, e)
+func testCreateTopicRefusals(b *bench) {
 	b.topic("t", 1)
 	long := string(make([]byte, control.MaxTopicName+1))
 	big := map[string]string{"k": string(make([]byte, control.MaxConfigBytes))}
@@ -203,13 +194,12 @@ func testCreateTopicRefusals(t *testing.T, e Engine) {
 		b.unchanged(name, func() {
 			got, err := b.CreateTopic(b.ctx, b.ses, c.n)
 			b.refused(err, c.kind)
-			equal(t, "answer", got, control.Topic{})
+			equal(b.t, "answer", got, control.Topic{})
 		})
 	}
 }
 
-func testClash(t *testing.T, e Engine) {
-	b := open(t, e)
+func testClash(b *bench) {
 	b.topic("a.b_c", 1)
 	for _, name := range []string{"a_b_c", "a.b.c", "a_b.c", "a.b_c"} {
 		_, err := b.CreateTopic(b.ctx, b.ses, control.NewTopic{Name: name, Partitions: 1})
@@ -221,16 +211,15 @@ func testClash(t *testing.T, e Engine) {
 	b.topic("a_b_c", 1)
 }
 
-func testAddPartitions(t *testing.T, e Engine) {
-	b := open(t, e)
+func testAddPartitions(b *bench) {
 	topic := b.topic("t", 2)
 	b.session()
 	got, err := b.AddPartitions(b.ctx, b.ses, topic.ID, 4)
 	b.must(err)
 	topic.Rev = 2
 	topic.Partitions = []control.Partition{{Index: 0, Gen: 1, Leader: 1, Epoch: 1}, {Index: 1, Gen: 1, Leader: 1, Epoch: 1}, {Index: 2, Gen: 1, Leader: 1}, {Index: 3, Gen: 1, Leader: 1}}
-	equal(t, "answer", got, topic)
-	equal(t, "stored", b.topics(), []control.Topic{topic})
+	equal(b.t, "answer", got, topic)
+	equal(b.t, "stored", b.topics(), []control.Topic{topic})
 	for _, n := range []int32{4, 3, 0, -1, control.MaxPartitions + 1} {
 		b.unchanged("a refusal", func() {
 			_, err := b.AddPartitions(b.ctx, b.ses, topic.ID, n)
@@ -239,34 +228,32 @@ func testAddPartitions(t *testing.T, e Engine) {
 	}
 }
 
-func testSetConfigs(t *testing.T, e Engine) {
-	b := open(t, e)
+func testSetConfigs(b *bench) {
 	topic, other := b.topic("t", 1), b.topic("other", 1)
 	got, err := b.SetConfigs(b.ctx, b.ses, topic.ID, topic.Rev, map[string]string{"a": "1", "b": "\xff\x00 é"})
 	b.must(err)
 	topic.Rev, topic.Configs = 3, map[string]string{"a": "1", "b": "\xff\x00 é"}
-	equal(t, "answer", got, topic)
-	equal(t, "stored", b.topics(), []control.Topic{other, topic})
+	equal(b.t, "answer", got, topic)
+	equal(b.t, "stored", b.topics(), []control.Topic{other, topic})
 	b.unchanged("a stale revision", func() {
-		_, err := b.SetConfigs(b.ctx, b.ses, topic.ID, 1, nil)
-		b.refused(err, tiers.Conflict)
+		_, serr := b.SetConfigs(b.ctx, b.ses, topic.ID, 1, nil)
+		b.refused(serr, tiers.Conflict)
 	})
 	b.unchanged("equal settings", func() {
-		got, err := b.SetConfigs(b.ctx, b.ses, topic.ID, 0, topic.Configs)
-		b.must(err)
-		equal(t, "answer", got, topic)
+		same, serr := b.SetConfigs(b.ctx, b.ses, topic.ID, 0, topic.Configs)
+		b.must(serr)
+		equal(b.t, "answer", same, topic)
 	})
 	b.unchanged("a setting without a name", func() {
-		_, err := b.SetConfigs(b.ctx, b.ses, topic.ID, 0, map[string]string{"": ""})
-		b.refused(err, tiers.InvalidConfig)
+		_, serr := b.SetConfigs(b.ctx, b.ses, topic.ID, 0, map[string]string{"": ""})
+		b.refused(serr, tiers.InvalidConfig)
 	})
 	got, err = b.SetConfigs(b.ctx, b.ses, topic.ID, 0, nil)
 	b.must(err)
-	equal(t, "no settings", got.Configs, map[string]string{})
+	equal(b.t, "no settings", got.Configs, map[string]string{})
 }
 
-func testUnknownTopic(t *testing.T, e Engine) {
-	b := open(t, e)
+func testUnknownTopic(b *bench) {
 	topic := b.topic("t", 1)
 	_, err := b.DeleteTopic(b.ctx, b.ses, topic.ID)
 	b.must(err)
@@ -280,8 +267,7 @@ func testUnknownTopic(t *testing.T, e Engine) {
 	b.refused(err, tiers.UnknownTopicOrPartition)
 }
 
-func testDeleteTopic(t *testing.T, e Engine) {
-	b := open(t, e)
+func testDeleteTopic(b *bench) {
 	topic, other := b.topic("t", 2), b.topic("other", 1)
 	p := tiers.PartitionID{Topic: topic.ID, Index: 1}
 	f, g := b.fence(p), b.fence(tiers.PartitionID{Topic: other.ID})
@@ -295,40 +281,39 @@ func testDeleteTopic(t *testing.T, e Engine) {
 	}
 	rev, err := b.DeleteTopic(b.ctx, b.ses, topic.ID)
 	b.must(err)
-	equal(t, "revision", rev, control.Rev(3))
+	equal(b.t, "revision", rev, control.Rev(3))
 	var want []tiers.RemoteSegment
 	for _, s := range []tiers.RemoteSegment{started, deleting, done} {
 		s.State = tiers.DeleteStarted
 		want = append(want, s)
 	}
-	if e.Reopen != nil {
-		b.Store = e.Reopen(t, b.Store)
+	if b.e.Reopen != nil {
+		b.Store = b.e.Reopen(b.t, b.Store)
 	}
 	doomed, err := b.Doomed(b.ctx, 100)
 	b.must(err)
-	equal(t, "doomed", doomed, want)
+	equal(b.t, "doomed", doomed, want)
 	doomed, err = b.Doomed(b.ctx, 2)
 	b.must(err)
-	equal(t, "the first two", doomed, want[:2])
+	equal(b.t, "the first two", doomed, want[:2])
 	_, err = b.Doomed(b.ctx, 0)
 	b.refused(err, tiers.InvalidRequest)
 	st := b.dump()
-	equal(t, "topics", st.Topics, []control.Topic{other})
-	equal(t, "offsets", st.Offsets, []control.OffsetCommit{{Group: "g", Partition: tiers.PartitionID{Topic: other.ID}, Gen: 1, Offset: 3, At: Start()}})
+	equal(b.t, "topics", st.Topics, []control.Topic{other})
+	equal(b.t, "offsets", st.Offsets, []control.OffsetCommit{{Group: "g", Partition: tiers.PartitionID{Topic: other.ID}, Gen: 1, Offset: 3, At: Start()}})
 	alive, err := b.Segments(b.ctx, g.Partition, 1)
 	b.must(err)
-	equal(t, "segments of the other topic", alive, []tiers.RemoteSegment{kept})
+	equal(b.t, "segments of the other topic", alive, []tiers.RemoteSegment{kept})
 
 	// The name is free, the id is not while rows carry it.
 	if again := b.topic("t", 1); again.ID == topic.ID {
-		t.Fatal("the topic id came back")
+		b.t.Fatal("the topic id came back")
 	}
 	_, err = b.CreateTopic(b.ctx, b.ses, control.NewTopic{ID: topic.ID, Name: "x", Partitions: 1})
 	b.refused(err, tiers.Conflict)
 }
 
-func testBuried(t *testing.T, e Engine) {
-	b := open(t, e)
+func testBuried(b *bench) {
 	topic, other := b.topic("t", 1), b.topic("other", 1)
 	f := b.fence(tiers.PartitionID{Topic: topic.ID})
 	one, two := b.copied(f, 0), b.copied(f, 10)
@@ -342,21 +327,20 @@ func testBuried(t *testing.T, e Engine) {
 	left, err := b.Doomed(b.ctx, 10)
 	b.must(err)
 	two.State = tiers.DeleteStarted
-	equal(t, "left", left, []tiers.RemoteSegment{two})
+	equal(b.t, "left", left, []tiers.RemoteSegment{two})
 	b.must(b.Buried(b.ctx, b.ses, one.ID, two.ID, two.ID))
 	b.unchanged("burying again", func() { b.must(b.Buried(b.ctx, b.ses, one.ID, two.ID)) })
 	left, err = b.Doomed(b.ctx, 10)
 	b.must(err)
 	if len(left) != 0 {
-		t.Fatalf("left %v", left)
+		b.t.Fatalf("left %v", left)
 	}
 	// Nothing carries the id any more.
 	_, err = b.CreateTopic(b.ctx, b.ses, control.NewTopic{ID: topic.ID, Name: "x", Partitions: 1})
 	b.must(err)
 }
 
-func testChanges(t *testing.T, e Engine) {
-	b := open(t, e)
+func testChanges(b *bench) {
 	first := b.topic("t", 1)
 	second, err := b.SetConfigs(b.ctx, b.ses, first.ID, 0, map[string]string{"k": "v"})
 	b.must(err)
@@ -375,7 +359,7 @@ func testChanges(t *testing.T, e Engine) {
 		if len(got) == 0 {
 			got = []control.Change{}
 		}
-		equal(t, "changes", got, want[after:])
+		equal(b.t, "changes", got, want[after:])
 	}
 	for _, after := range []control.Rev{-1, 6} {
 		_, err := b.Changes(b.ctx, after)
@@ -383,8 +367,7 @@ func testChanges(t *testing.T, e Engine) {
 	}
 }
 
-func testTrim(t *testing.T, e Engine) {
-	b := open(t, e)
+func testTrim(b *bench) {
 	for _, name := range []string{"a", "b", "c"} {
 		b.topic(name, 1)
 	}
@@ -397,30 +380,29 @@ func testTrim(t *testing.T, e Engine) {
 	got, err := b.Changes(b.ctx, 2)
 	b.must(err)
 	if len(got) != 1 || got[0].Rev != 3 {
-		t.Fatalf("changes after the trim: %v", got)
+		b.t.Fatalf("changes after the trim: %v", got)
 	}
 	for _, upTo := range []control.Rev{-1, 4} {
 		b.refused(b.TrimChanges(b.ctx, upTo), tiers.InvalidRequest)
 	}
 	b.must(b.TrimChanges(b.ctx, 3))
 	if got, err := b.Changes(b.ctx, 3); err != nil || len(got) != 0 {
-		t.Fatalf("changes after trimming all: %v, %v", got, err)
+		b.t.Fatalf("changes after trimming all: %v, %v", got, err)
 	}
 	if d := b.topic("d", 1); d.Rev != 4 {
-		t.Fatalf("revision %d after a trim", d.Rev)
+		b.t.Fatalf("revision %d after a trim", d.Rev)
 	}
 }
 
-func testRaiseLogStart(t *testing.T, e Engine) {
-	b := open(t, e)
+func testRaiseLogStart(b *bench) {
 	topic := b.topic("t", 2)
 	f := b.fence(tiers.PartitionID{Topic: topic.ID, Index: 1})
 	for _, c := range []struct{ raise, want tiers.Offset }{{5, 5}, {3, 5}, {5, 5}, {1 << 62, 1 << 62}} {
 		b.must(b.RaiseLogStart(b.ctx, f, c.raise))
 		ps := b.topics()[0].Partitions
-		equal(t, "log start", ps[1].LogStart, c.want)
-		equal(t, "log start of the other partition", ps[0].LogStart, tiers.Offset(0))
+		equal(b.t, "log start", ps[1].LogStart, c.want)
+		equal(b.t, "log start of the other partition", ps[0].LogStart, tiers.Offset(0))
 	}
 	b.refused(b.RaiseLogStart(b.ctx, f, -1), tiers.InvalidRequest)
-	equal(t, "revision", b.dump().Rev, topic.Rev)
+	equal(b.t, "revision", b.dump().Rev, topic.Rev)
 }

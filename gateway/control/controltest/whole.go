@@ -5,15 +5,14 @@ import (
 	"fmt"
 	"math"
 	"sync"
-	"testing"
 
 	"github.com/strandline-io/strandline/gateway/control"
 	"github.com/strandline-io/strandline/tiers"
 )
 
-// filled is a store with something of everything.
-func filled(t *testing.T, e Engine) *bench {
-	b := open(t, e)
+// fill writes something of everything.
+func (b *bench) fill() {
+	b.t.Helper()
 	gone, topic := b.topic("gone", 1), b.topic("t.u", 2)
 	b.copied(b.fence(tiers.PartitionID{Topic: gone.ID}), 0)
 	_, err := b.DeleteTopic(b.ctx, b.ses, gone.ID)
@@ -26,24 +25,23 @@ func filled(t *testing.T, e Engine) *bench {
 	b.must(b.CommitOffsets(b.ctx, b.ses, []control.OffsetCommit{{Group: "g", Partition: f.Partition, Gen: 1, Offset: 17, Epoch: 1, Metadata: "m", At: Start()}}))
 	_, err = b.ProducerIDs(b.ctx, b.ses, 1000)
 	b.must(err)
-	return b
 }
 
-func testDumpLoad(t *testing.T, e Engine) {
-	b := filled(t, e)
+func testDumpLoad(b *bench) {
+	b.fill()
 	st := b.dump()
 	b.must(st.Valid())
-	other := open(t, e)
+	other := open(b.t, b.e)
 	_, err := other.ProducerIDs(other.ctx, other.ses, 1)
 	other.must(err)
 	other.must(other.Load(other.ctx, st))
-	equal(t, "dump of the loaded store", other.dump(), st)
+	equal(b.t, "dump of the loaded store", other.dump(), st)
 	id, err := other.Cluster(other.ctx)
 	other.must(err)
-	equal(t, "cluster id", id, st.Cluster)
+	equal(b.t, "cluster id", id, st.Cluster)
 	doomed, err := other.Doomed(other.ctx, 9)
 	other.must(err)
-	equal(t, "doomed", doomed, []tiers.RemoteSegment{func() tiers.RemoteSegment {
+	equal(b.t, "doomed", doomed, []tiers.RemoteSegment{func() tiers.RemoteSegment {
 		for _, s := range st.Segments {
 			if s.State == tiers.DeleteStarted {
 				return s
@@ -56,14 +54,14 @@ func testDumpLoad(t *testing.T, e Engine) {
 	_, err = other.Changes(other.ctx, st.Rev-1)
 	other.refused(err, tiers.Conflict)
 	if cs, err := other.Changes(other.ctx, st.Rev); err != nil || len(cs) != 0 {
-		t.Fatalf("changes after the load: %v, %v", cs, err)
+		b.t.Fatalf("changes after the load: %v, %v", cs, err)
 	}
-	equal(t, "next revision", other.topic("new", 1).Rev, st.Rev+1)
+	equal(b.t, "next revision", other.topic("new", 1).Rev, st.Rev+1)
 	// A session after it raises the loaded leader epochs.
 	other.session()
 	for _, topic := range other.topics() {
 		if topic.Name == "t.u" {
-			equal(t, "epoch", topic.Partitions[0].Epoch, tiers.LeaderEpoch(2))
+			equal(b.t, "epoch", topic.Partitions[0].Epoch, tiers.LeaderEpoch(2))
 		}
 	}
 	b.unchanged("loading a store that is not empty", func() { b.refused(b.Load(b.ctx, st), tiers.Conflict) })
@@ -75,13 +73,12 @@ func testDumpLoad(t *testing.T, e Engine) {
 		shuffled.Segments[i], shuffled.Segments[j] = shuffled.Segments[j], shuffled.Segments[i]
 		shuffled.Offsets[i], shuffled.Offsets[j] = shuffled.Offsets[j], shuffled.Offsets[i]
 	}
-	third := open(t, e)
+	third := open(b.t, b.e)
 	third.must(third.Load(third.ctx, shuffled))
-	equal(t, "dump of a shuffled state", third.dump(), sorted)
+	equal(b.t, "dump of a shuffled state", third.dump(), sorted)
 }
 
-func testLoadRefusals(t *testing.T, e Engine) {
-	b := open(t, e)
+func testLoadRefusals(b *bench) {
 	for name, spoil := range map[string]func(st *control.State){
 		"cluster id":         func(st *control.State) { st.Cluster = "x" },
 		"revision":           func(st *control.State) { st.Rev = -1 },
@@ -122,8 +119,7 @@ func testLoadRefusals(t *testing.T, e Engine) {
 	b.must(b.Load(b.ctx, st))
 }
 
-func testLoadProducers(t *testing.T, e Engine) {
-	b := open(t, e)
+func testLoadProducers(b *bench) {
 	for range 3 {
 		_, err := b.ProducerIDs(b.ctx, b.ses, 1000)
 		b.must(err)
@@ -132,8 +128,8 @@ func testLoadProducers(t *testing.T, e Engine) {
 	b.must(b.Load(b.ctx, st)) // It says 2000.
 	first, err := b.ProducerIDs(b.ctx, b.ses, 1)
 	b.must(err)
-	equal(t, "first id", first, int64(3000))
-	other := open(t, e)
+	equal(b.t, "first id", first, int64(3000))
+	other := open(b.t, b.e)
 	st.NextProducer = math.MaxInt64 - 5
 	other.must(other.Load(other.ctx, st))
 	other.unchanged("no ids left", func() {
@@ -142,8 +138,7 @@ func testLoadProducers(t *testing.T, e Engine) {
 	})
 }
 
-func testContexts(t *testing.T, e Engine) {
-	b := open(t, e)
+func testContexts(b *bench) {
 	topic := b.topic("t", 1)
 	ctx, cancel := context.WithCancel(b.ctx)
 	cancel()
@@ -161,8 +156,7 @@ func testContexts(t *testing.T, e Engine) {
 	})
 }
 
-func testClosed(t *testing.T, e Engine) {
-	b := open(t, e)
+func testClosed(b *bench) {
 	topic := b.topic("t", 1)
 	b.must(b.Close())
 	b.must(b.Close())
@@ -178,8 +172,7 @@ func testClosed(t *testing.T, e Engine) {
 }
 
 // testNothingShared changes everything that went in and came out.
-func testNothingShared(t *testing.T, e Engine) {
-	b := open(t, e)
+func testNothingShared(b *bench) {
 	configs := map[string]string{"k": "v"}
 	topic, err := b.CreateTopic(b.ctx, b.ses, control.NewTopic{Name: "t", Partitions: 1, Configs: configs})
 	b.must(err)
@@ -202,14 +195,13 @@ func testNothingShared(t *testing.T, e Engine) {
 		cs[0].Topic.Configs["k"] = "x"
 		cs, err = b.Changes(b.ctx, 0)
 		b.must(err)
-		equal(t, "change", cs[0].Topic.Configs, map[string]string{"k": "v"})
+		equal(b.t, "change", cs[0].Topic.Configs, map[string]string{"k": "v"})
 	})
 }
 
 // testConcurrent has 64 callers commit, copy and create at once.
-func testConcurrent(t *testing.T, e Engine) {
+func testConcurrent(b *bench) {
 	const callers, rounds = 64, 10
-	b := open(t, e)
 	topic := b.topic("t", callers)
 	fences := make([]int, callers)
 	var mu sync.Mutex
@@ -222,35 +214,35 @@ func testConcurrent(t *testing.T, e Engine) {
 			for n := range rounds {
 				err := b.CommitOffsets(b.ctx, b.ses, []control.OffsetCommit{{Group: fmt.Sprintf("g%02d", i), Partition: p, Gen: 1, Offset: tiers.Offset(n)}})
 				if err != nil {
-					t.Errorf("commit: %v", err)
+					b.t.Errorf("commit: %v", err)
 				}
 				// One in two is refused, and must not undo its neighbours.
-				if err := b.CommitOffsets(b.ctx, b.ses, []control.OffsetCommit{{Group: "x", Partition: p, Gen: 1}, {Group: "x", Partition: p, Gen: 2}}); tiers.KindOf(err) != tiers.StaleFence {
-					t.Errorf("a commit of another history: %v", err)
+				if err = b.CommitOffsets(b.ctx, b.ses, []control.OffsetCommit{{Group: "x", Partition: p, Gen: 1}, {Group: "x", Partition: p, Gen: 2}}); tiers.KindOf(err) != tiers.StaleFence {
+					b.t.Errorf("a commit of another history: %v", err)
 				}
 				first, err := b.ProducerIDs(b.ctx, b.ses, 10)
 				if err != nil {
-					t.Errorf("producer ids: %v", err)
+					b.t.Errorf("producer ids: %v", err)
 				}
 				mu.Lock()
 				if blocks[first] || first%10 != 0 {
-					t.Errorf("block %d twice", first)
+					b.t.Errorf("block %d twice", first)
 				}
 				blocks[first] = true
 				mu.Unlock()
 				if _, err := b.Offsets(b.ctx, "g00"); err != nil {
-					t.Errorf("offsets: %v", err)
+					b.t.Errorf("offsets: %v", err)
 				}
 			}
 			s := tiers.RemoteSegment{ID: tiers.SegmentID{byte(i), 1}, Partition: p, Gen: 1, End: 9, Epochs: tiers.Lineage{{}}, Size: 1}
 			if err := b.CopyStarted(b.ctx, f, s); err != nil {
-				t.Errorf("start copy: %v", err)
+				b.t.Errorf("start copy: %v", err)
 			}
 			if err := b.CopyFinished(b.ctx, f, s); err != nil {
-				t.Errorf("finish copy: %v", err)
+				b.t.Errorf("finish copy: %v", err)
 			}
 			if _, err := b.CreateTopic(b.ctx, b.ses, control.NewTopic{Name: fmt.Sprintf("c%02d", i), Partitions: 1}); err != nil {
-				t.Errorf("create topic: %v", err)
+				b.t.Errorf("create topic: %v", err)
 			}
 		})
 	}
@@ -258,39 +250,39 @@ func testConcurrent(t *testing.T, e Engine) {
 	st := b.dump()
 	b.must(st.Valid())
 	if len(st.Offsets) != callers || len(st.Segments) != callers || len(st.Topics) != callers+1 || st.Rev != callers+1 || st.NextProducer != callers*rounds*10 {
-		t.Fatalf("%d offsets, %d segments, %d topics, revision %d, next producer id %d", len(st.Offsets), len(st.Segments), len(st.Topics), st.Rev, st.NextProducer)
+		b.t.Fatalf("%d offsets, %d segments, %d topics, revision %d, next producer id %d", len(st.Offsets), len(st.Segments), len(st.Topics), st.Rev, st.NextProducer)
 	}
 	for _, c := range st.Offsets {
-		equal(t, c.Group, c.Offset, tiers.Offset(rounds-1))
+		equal(b.t, c.Group, c.Offset, tiers.Offset(rounds-1))
 	}
 	cs, err := b.Changes(b.ctx, 0)
 	b.must(err)
 	for i, c := range cs {
-		equal(t, "revision without a gap", c.Rev, control.Rev(i+1))
+		equal(b.t, "revision without a gap", c.Rev, control.Rev(i+1))
 	}
 }
 
-func testReopen(t *testing.T, e Engine) {
-	b := filled(t, e)
+func testReopen(b *bench) {
+	b.fill()
 	before := b.dump()
 	changes, err := b.Changes(b.ctx, 0)
 	b.must(err)
 	old := b.ses
-	b.Store = e.Reopen(t, b.Store)
-	equal(t, "dump", b.dump(), before)
+	b.Store = b.e.Reopen(b.t, b.Store)
+	equal(b.t, "dump", b.dump(), before)
 	again, err := b.Changes(b.ctx, 0)
 	b.must(err)
-	equal(t, "changes", again, changes)
+	equal(b.t, "changes", again, changes)
 	b.session()
 	if b.ses.Epoch != old.Epoch+1 {
-		t.Fatalf("node epoch %d after %d", b.ses.Epoch, old.Epoch)
+		b.t.Fatalf("node epoch %d after %d", b.ses.Epoch, old.Epoch)
 	}
 	first, err := b.ProducerIDs(b.ctx, b.ses, 1)
 	b.must(err)
-	equal(t, "producer ids go on", first, before.NextProducer)
-	equal(t, "revisions go on", b.topic("later", 1).Rev, before.Rev+1)
+	equal(b.t, "producer ids go on", first, before.NextProducer)
+	equal(b.t, "revisions go on", b.topic("later", 1).Rev, before.Rev+1)
 	b.must(b.TrimChanges(b.ctx, 2))
-	b.Store = e.Reopen(t, b.Store)
+	b.Store = b.e.Reopen(b.t, b.Store)
 	_, err = b.Changes(b.ctx, 1)
 	b.refused(err, tiers.Conflict)
 }

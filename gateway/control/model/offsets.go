@@ -12,7 +12,7 @@ import (
 // CommitOffsets stores offsets, all or none.
 func (s *Store) CommitOffsets(ctx context.Context, ses control.Session, cs []control.OffsetCommit) error {
 	const op = "commit offsets"
-	return s.do(ctx, op, func() error {
+	return s.do(ctx, op, func() (err error) {
 		if err := s.session(op, ses); err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func (s *Store) current(c control.OffsetCommit) bool {
 
 // Offsets returns the offsets of a group.
 func (s *Store) Offsets(ctx context.Context, group string) (out []control.OffsetCommit, err error) {
-	err = s.do(ctx, "offsets", func() error {
+	err = s.do(ctx, "offsets", func() (err error) {
 		for _, c := range s.offsets {
 			if c.Group == group && s.current(c) {
 				out = append(out, c)
@@ -56,7 +56,7 @@ func (s *Store) Offsets(ctx context.Context, group string) (out []control.Offset
 // DeleteOffsets forgets offsets of a group.
 func (s *Store) DeleteOffsets(ctx context.Context, ses control.Session, group string, ps []tiers.PartitionID) error {
 	const op = "delete offsets"
-	return s.do(ctx, op, func() error {
+	return s.do(ctx, op, func() (err error) {
 		if err := s.session(op, ses); err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (s *Store) DeleteOffsets(ctx context.Context, ses control.Session, group st
 
 // Groups lists the groups that have offsets.
 func (s *Store) Groups(ctx context.Context) (out []string, err error) {
-	err = s.do(ctx, "groups", func() error {
+	err = s.do(ctx, "groups", func() (err error) {
 		seen := map[string]bool{}
 		for _, c := range s.offsets {
 			if s.current(c) {

@@ -12,7 +12,7 @@ import (
 // Segments returns the rows of a partition's history.
 func (s *Store) Segments(ctx context.Context, id tiers.PartitionID, gen tiers.HistoryGen) (out []tiers.RemoteSegment, err error) {
 	const op = "segments"
-	err = s.do(ctx, op, func() error {
+	err = s.do(ctx, op, func() (err error) {
 		if _, ok := s.partition(id); !ok {
 			return tiers.E(tiers.UnknownTopicOrPartition, op, id.String(), "there is no such partition")
 		}
@@ -43,7 +43,7 @@ func (s *Store) row(id tiers.SegmentID) *tiers.RemoteSegment {
 // CopyStarted adds a row.
 func (s *Store) CopyStarted(ctx context.Context, f partition.Fence, seg tiers.RemoteSegment) error {
 	const op = "start copy"
-	return s.do(ctx, op, func() error {
+	return s.do(ctx, op, func() (err error) {
 		p, err := s.fence(op, f)
 		if err != nil {
 			return err
@@ -59,8 +59,8 @@ func (s *Store) CopyStarted(ctx context.Context, f partition.Fence, seg tiers.Re
 // CopyFinished stores the facts of a copy.
 func (s *Store) CopyFinished(ctx context.Context, f partition.Fence, seg tiers.RemoteSegment) error {
 	const op = "finish copy"
-	return s.do(ctx, op, func() error {
-		if _, err := s.fence(op, f); err != nil {
+	return s.do(ctx, op, func() (err error) {
+		if _, err = s.fence(op, f); err != nil {
 			return err
 		}
 		r, write, err := control.FinishCopy(f, s.row(seg.ID), seg)
@@ -74,8 +74,8 @@ func (s *Store) CopyFinished(ctx context.Context, f partition.Fence, seg tiers.R
 // DeleteStarted condemns a segment.
 func (s *Store) DeleteStarted(ctx context.Context, f partition.Fence, id tiers.SegmentID) error {
 	const op = "start delete"
-	return s.do(ctx, op, func() error {
-		if _, err := s.fence(op, f); err != nil {
+	return s.do(ctx, op, func() (err error) {
+		if _, err = s.fence(op, f); err != nil {
 			return err
 		}
 		row := s.row(id)
@@ -91,8 +91,8 @@ func (s *Store) DeleteStarted(ctx context.Context, f partition.Fence, id tiers.S
 // DeleteFinished removes a row.
 func (s *Store) DeleteFinished(ctx context.Context, f partition.Fence, id tiers.SegmentID) error {
 	const op = "finish delete"
-	return s.do(ctx, op, func() error {
-		if _, err := s.fence(op, f); err != nil {
+	return s.do(ctx, op, func() (err error) {
+		if _, err = s.fence(op, f); err != nil {
 			return err
 		}
 		write, err := control.FinishDelete(f, id, s.row(id))
@@ -110,7 +110,7 @@ func (s *Store) doomed(r tiers.RemoteSegment) bool {
 
 // Doomed returns segments whose topic is gone.
 func (s *Store) Doomed(ctx context.Context, limit int) (out []tiers.RemoteSegment, err error) {
-	err = s.do(ctx, "doomed", func() error {
+	err = s.do(ctx, "doomed", func() (err error) {
 		if err := control.CheckLimit(limit); err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (s *Store) Doomed(ctx context.Context, limit int) (out []tiers.RemoteSegmen
 // Buried removes rows of segments whose topic is gone.
 func (s *Store) Buried(ctx context.Context, ses control.Session, ids ...tiers.SegmentID) error {
 	const op = "bury"
-	return s.do(ctx, op, func() error {
+	return s.do(ctx, op, func() (err error) {
 		if err := s.session(op, ses); err != nil {
 			return err
 		}

@@ -82,7 +82,7 @@ func (s *Store) do(ctx context.Context, op string, f func() error) error {
 
 // Cluster returns the cluster id.
 func (s *Store) Cluster(ctx context.Context) (id string, err error) {
-	err = s.do(ctx, "cluster", func() error {
+	err = s.do(ctx, "cluster", func() (err error) {
 		id = s.cluster
 		return nil
 	})
@@ -92,7 +92,7 @@ func (s *Store) Cluster(ctx context.Context) (id string, err error) {
 // OpenSession registers a node.
 func (s *Store) OpenSession(ctx context.Context, node tiers.NodeID) (out control.Session, err error) {
 	const op = "open session"
-	err = s.do(ctx, op, func() error {
+	err = s.do(ctx, op, func() (err error) {
 		if node < 0 {
 			return tiers.E(tiers.InvalidRequest, op, "", "node id %d is negative", node)
 		}
@@ -113,7 +113,7 @@ func (s *Store) OpenSession(ctx context.Context, node tiers.NodeID) (out control
 // ProducerIDs reserves a block of producer ids.
 func (s *Store) ProducerIDs(ctx context.Context, ses control.Session, n int64) (first int64, err error) {
 	const op = "reserve producer ids"
-	err = s.do(ctx, op, func() error {
+	err = s.do(ctx, op, func() (err error) {
 		if err := s.session(op, ses); err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (s *Store) ProducerIDs(ctx context.Context, ses control.Session, n int64) (
 
 // Dump returns everything.
 func (s *Store) Dump(ctx context.Context) (out control.State, err error) {
-	err = s.do(ctx, "dump", func() error {
+	err = s.do(ctx, "dump", func() (err error) {
 		st := control.State{
 			Cluster: s.cluster, Rev: s.rev, NextProducer: s.producer,
 			Topics:   slices.Collect(maps.Values(s.topics)),
@@ -145,7 +145,7 @@ func (s *Store) Dump(ctx context.Context) (out control.State, err error) {
 // Load fills an empty store.
 func (s *Store) Load(ctx context.Context, st control.State) error {
 	const op = "load"
-	return s.do(ctx, op, func() error {
+	return s.do(ctx, op, func() (err error) {
 		if err := st.Valid(); err != nil {
 			return err
 		}

@@ -14,11 +14,11 @@ import (
 // CreateTopic adds a topic.
 func (s *Store) CreateTopic(ctx context.Context, ses control.Session, n control.NewTopic) (out control.Topic, err error) {
 	const op = "create topic"
-	err = s.do(ctx, op, func() error {
-		if err := s.session(op, ses); err != nil {
+	err = s.do(ctx, op, func() (err error) {
+		if err = s.session(op, ses); err != nil {
 			return err
 		}
-		if err := n.Check(); err != nil {
+		if err = n.Check(); err != nil {
 			return err
 		}
 		for _, t := range s.topics {
@@ -82,8 +82,8 @@ func (s *Store) changed(t control.Topic) control.Topic {
 
 // edit looks a topic up and stores what f makes of it, unless that returns false.
 func (s *Store) edit(ctx context.Context, op string, ses control.Session, id tiers.TopicID, f func(t *control.Topic) (bool, error)) (out control.Topic, err error) {
-	err = s.do(ctx, op, func() error {
-		if err := s.session(op, ses); err != nil {
+	err = s.do(ctx, op, func() (err error) {
+		if err = s.session(op, ses); err != nil {
 			return err
 		}
 		row, ok := s.topics[id]
@@ -136,7 +136,7 @@ func (s *Store) SetConfigs(ctx context.Context, ses control.Session, id tiers.To
 // DeleteTopic removes a topic.
 func (s *Store) DeleteTopic(ctx context.Context, ses control.Session, id tiers.TopicID) (rev control.Rev, err error) {
 	const op = "delete topic"
-	err = s.do(ctx, op, func() error {
+	err = s.do(ctx, op, func() (err error) {
 		if err := s.session(op, ses); err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (s *Store) DeleteTopic(ctx context.Context, ses control.Session, id tiers.T
 
 // Topics returns all topics by name.
 func (s *Store) Topics(ctx context.Context) (out []control.Topic, err error) {
-	err = s.do(ctx, "topics", func() error {
+	err = s.do(ctx, "topics", func() (err error) {
 		for _, t := range s.topics {
 			out = append(out, t.Clone())
 		}
@@ -173,7 +173,7 @@ func (s *Store) Topics(ctx context.Context) (out []control.Topic, err error) {
 
 // Changes returns the changes after a revision.
 func (s *Store) Changes(ctx context.Context, after control.Rev) (out []control.Change, err error) {
-	err = s.do(ctx, "changes", func() error {
+	err = s.do(ctx, "changes", func() (err error) {
 		if err := control.CheckAfter(after, s.floor, s.rev); err != nil {
 			return err
 		}
@@ -190,7 +190,7 @@ func (s *Store) Changes(ctx context.Context, after control.Rev) (out []control.C
 
 // TrimChanges forgets changes.
 func (s *Store) TrimChanges(ctx context.Context, upTo control.Rev) error {
-	return s.do(ctx, "trim changes", func() error {
+	return s.do(ctx, "trim changes", func() (err error) {
 		if err := control.CheckTrim(upTo, s.rev); err != nil {
 			return err
 		}
@@ -203,7 +203,7 @@ func (s *Store) TrimChanges(ctx context.Context, upTo control.Rev) error {
 // RaiseLogStart raises a partition's log start.
 func (s *Store) RaiseLogStart(ctx context.Context, f partition.Fence, o tiers.Offset) error {
 	const op = "raise log start"
-	return s.do(ctx, op, func() error {
+	return s.do(ctx, op, func() (err error) {
 		if o < 0 {
 			return tiers.E(tiers.InvalidRequest, op, f.Partition.String(), "offset %d is negative", o)
 		}

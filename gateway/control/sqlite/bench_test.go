@@ -24,7 +24,7 @@ func benchStore(b *testing.B) (*sqlite.Store, control.Session, control.Topic) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
-		if err := s.Close(); err != nil {
+		if err = s.Close(); err != nil {
 			b.Error(err)
 		}
 	})
@@ -41,6 +41,7 @@ func benchStore(b *testing.B) (*sqlite.Store, control.Session, control.Topic) {
 
 // callers runs f from n goroutines until b ends.
 func callers(b *testing.B, n int, f func(caller, i int) error) {
+	b.Helper()
 	var next atomic.Int64
 	b.SetParallelism(n)
 	b.ResetTimer()
@@ -98,6 +99,7 @@ func BenchmarkCopyLifecycle(b *testing.B) {
 
 // million is a store that holds n segments over 1,000 partitions.
 func million(b *testing.B, n int) (*sqlite.Store, control.Topic) {
+	b.Helper()
 	s, _, topic := benchStore(b)
 	st, err := s.Dump(b.Context())
 	if err != nil {

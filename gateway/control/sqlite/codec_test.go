@@ -43,8 +43,8 @@ func TestGoldenColumns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l, err := decodeLineage(b); err != nil || !reflect.DeepEqual(l, lineage()) {
-		t.Errorf("lineage %s, %v", l, err)
+	if l, lerr := decodeLineage(b); lerr != nil || !reflect.DeepEqual(l, lineage()) {
+		t.Errorf("lineage %s, %v", l, lerr)
 	}
 	if b, err = hex.DecodeString(goldenTopic); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func FuzzLineage(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := l.Valid(); err != nil {
+		if err = l.Valid(); err != nil {
 			t.Fatal(err)
 		}
 		again, err := decodeLineage(encodeLineage(l))

@@ -24,6 +24,7 @@ type step func(s control.Store) error
 // workload is a list of mutations that touches every table. ses is that of node
 // 1, whose first session is step 0.
 func workload(t *testing.T) []step {
+	t.Helper()
 	ctx := t.Context()
 	ses := control.Session{Node: 1, Epoch: 1}
 	id := func(i int) tiers.TopicID { return tiers.TopicID{7, byte(i)} }
@@ -64,6 +65,7 @@ func workload(t *testing.T) []step {
 
 // expected returns what the store holds after each number of steps.
 func expected(t *testing.T, steps []step) []control.State {
+	t.Helper()
 	o := controltest.NewOptions(3)
 	s := model.New(model.Options{Now: o.Now, Rand: o.Rand})
 	out := []control.State{dump(t, s)}
@@ -262,11 +264,11 @@ func TestDiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	create := func(i int) error {
-		_, err := s.CreateTopic(ctx, ses, control.NewTopic{Name: fmt.Sprint("t", i), Partitions: 100})
-		return err
+		_, cerr := s.CreateTopic(ctx, ses, control.NewTopic{Name: fmt.Sprint("t", i), Partitions: 100})
+		return cerr
 	}
 	for i := range 5 {
-		if err := create(i); err != nil {
+		if err = create(i); err != nil {
 			t.Fatal(err)
 		}
 	}

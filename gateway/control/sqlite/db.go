@@ -75,7 +75,7 @@ func (d *db) each(sql string, args []any, f func(st *sqlite3.Stmt) error) error 
 		return err
 	}
 	for st.Step() {
-		if err := f(st); err != nil {
+		if err = f(st); err != nil {
 			_ = st.Reset() // The row was read: nothing failed but f.
 			return err
 		}

@@ -25,7 +25,7 @@ func (s *Store) Dump(ctx context.Context) (st control.State, err error) {
 		defer s.disk.mu.Unlock()
 		delete(s.disk.images, name)
 	}()
-	err = s.do(ctx, op, false, func(d *db) error {
+	err = s.do(ctx, op, false, func(d *db) (err error) {
 		return d.conn.Backup("main", "file:"+name+"?vfs="+s.vfs)
 	})
 	if err != nil {
@@ -89,8 +89,8 @@ func readState(d *db) (st control.State, err error) {
 // Load fills an empty store.
 func (s *Store) Load(ctx context.Context, st control.State) error {
 	const op = "load"
-	return s.do(ctx, op, true, func(d *db) error {
-		if err := st.Valid(); err != nil {
+	return s.do(ctx, op, true, func(d *db) (err error) {
+		if err = st.Valid(); err != nil {
 			return err
 		}
 		full, err := d.number("SELECT EXISTS (SELECT 1 FROM topics) OR EXISTS (SELECT 1 FROM segments) OR (SELECT value FROM meta WHERE key = ?) > 0", keyRev)

@@ -168,22 +168,22 @@ func TestCloseWhileCallersWait(t *testing.T) {
 		go func() { closed <- h.Close() }()
 		synctest.Wait()
 		h.release()
-		err := <-answer
-		if err != nil && tiers.KindOf(err) != tiers.Closed {
-			t.Errorf("a commit during Close: %v", err)
+		late := <-answer
+		if late != nil && tiers.KindOf(late) != tiers.Closed {
+			t.Errorf("a commit during Close: %v", late)
 		}
 		if err := <-closed; err != nil {
 			t.Error(err)
 		}
-		s, oerr := sqlite.Open(h.disk, "/control.db", options(0))
-		if oerr != nil {
-			t.Fatal(oerr)
+		s, err := sqlite.Open(h.disk, "/control.db", options(0))
+		if err != nil {
+			t.Fatal(err)
 		}
 		h.Store = s
-		if gs := h.groups(t); !gs["first"] || gs["late"] != (err == nil) {
-			t.Errorf("groups %v after the answer %v", gs, err)
+		if gs := h.groups(t); !gs["first"] || gs["late"] != (late == nil) {
+			t.Errorf("groups %v after the answer %v", gs, late)
 		}
-		if err := s.Close(); err != nil {
+		if err = s.Close(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -34,7 +34,7 @@ func insertOffset(d *db, c control.OffsetCommit) error {
 // CommitOffsets stores offsets, all or none.
 func (s *Store) CommitOffsets(ctx context.Context, ses control.Session, cs []control.OffsetCommit) error {
 	const op = "commit offsets"
-	return s.do(ctx, op, true, func(d *db) error {
+	return s.do(ctx, op, true, func(d *db) (err error) {
 		if err := checkSession(d, op, ses); err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (s *Store) CommitOffsets(ctx context.Context, ses control.Session, cs []con
 
 // Offsets returns the offsets of a group.
 func (s *Store) Offsets(ctx context.Context, group string) (out []control.OffsetCommit, err error) {
-	err = s.do(ctx, "offsets", false, func(d *db) error {
+	err = s.do(ctx, "offsets", false, func(d *db) (err error) {
 		return d.each("SELECT "+offsetColumns+current+"WHERE o.group_id = ? ORDER BY o.topic, o.idx", []any{group}, func(st *sqlite3.Stmt) error {
 			out = append(out, scanOffset(st))
 			return nil
@@ -71,7 +71,7 @@ func (s *Store) Offsets(ctx context.Context, group string) (out []control.Offset
 // DeleteOffsets forgets offsets of a group.
 func (s *Store) DeleteOffsets(ctx context.Context, ses control.Session, group string, ps []tiers.PartitionID) error {
 	const op = "delete offsets"
-	return s.do(ctx, op, true, func(d *db) error {
+	return s.do(ctx, op, true, func(d *db) (err error) {
 		if err := checkSession(d, op, ses); err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (s *Store) DeleteOffsets(ctx context.Context, ses control.Session, group st
 
 // Groups lists the groups that have offsets.
 func (s *Store) Groups(ctx context.Context) (out []string, err error) {
-	err = s.do(ctx, "groups", false, func(d *db) error {
+	err = s.do(ctx, "groups", false, func(d *db) (err error) {
 		return d.each("SELECT DISTINCT o.group_id"+current+"ORDER BY o.group_id", nil, func(st *sqlite3.Stmt) error {
 			out = append(out, st.ColumnText(0))
 			return nil

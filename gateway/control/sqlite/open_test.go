@@ -24,11 +24,11 @@ func TestReport003SecondProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := Open(fs, testPath, Options{}); tiers.KindOf(err) != tiers.Conflict || !errors.Is(err, fsys.ErrLocked) || !strings.Contains(err.Error(), "another process") {
+		if _, err = Open(fs, testPath, Options{}); tiers.KindOf(err) != tiers.Conflict || !errors.Is(err, fsys.ErrLocked) || !strings.Contains(err.Error(), "another process") {
 			t.Fatalf("second Open: %v", err)
 		}
 	}
-	if err := s.Close(); err != nil {
+	if err = s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if s, err = Open(fs, testPath, Options{}); err != nil {
@@ -69,27 +69,28 @@ func alter(t *testing.T, fs fsys.FS, sql string) {
 }
 
 func TestOpenRefuses(t *testing.T) {
+	garbage := []byte(strings.Repeat("garbage!", 1000))
 	for name, c := range map[string]struct {
-		make func(t *testing.T, fs fsys.FS)
+		sql  string // what to do to a good file
+		file []byte // or the file
 		kind tiers.Kind
 		says string
 	}{
-		"a newer format": {func(t *testing.T, fs fsys.FS) {
-			alter(t, fs, "UPDATE meta SET value = 99 WHERE key = 'version'; UPDATE meta SET value = 98 WHERE key = 'min_reader'")
-		}, tiers.UnsupportedVersion, "format 99, which needs a binary that knows format 98; this one knows 1"},
-		"another program's database": {func(t *testing.T, fs fsys.FS) { alter(t, fs, "PRAGMA application_id = 7") }, tiers.InvalidConfig, "not a control plane"},
-		"a file that is no database": {func(t *testing.T, fs fsys.FS) { write(t, fs, testPath, []byte(strings.Repeat("garbage!", 1000))) }, tiers.StorageFailed, "strandline rebuild"},
-		"damaged tables":             {func(t *testing.T, fs fsys.FS) { alter(t, fs, "DROP TABLE meta") }, tiers.StorageFailed, "meta"},
-		"no folder":                  {func(t *testing.T, fs fsys.FS) { write(t, fs, testPath+".lock/x", nil) }, tiers.StorageFailed, ""},
+		"a newer format": {
+			"UPDATE meta SET value = 99 WHERE key = 'version'; UPDATE meta SET value = 98 WHERE key = 'min_reader'", nil,
+			tiers.UnsupportedVersion, "format 99, which needs a binary that knows format 98; this one knows 1",
+		},
+		"another program's database": {"PRAGMA application_id = 7", nil, tiers.InvalidConfig, "not a control plane"},
+		"a file that is no database": {"", garbage, tiers.StorageFailed, "strandline rebuild"},
+		"damaged tables":             {"DROP TABLE meta", nil, tiers.StorageFailed, "meta"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fs := mem.New()
-			if name == "no folder" {
-				if err := fs.MkdirAll(testPath+".lock", 0o700); err != nil {
-					t.Fatal(err)
-				}
+			if c.file != nil {
+				write(t, fs, testPath, c.file)
+			} else {
+				alter(t, fs, c.sql)
 			}
-			c.make(t, fs)
 			for range 2 { // The lock was given back.
 				s, err := Open(fs, testPath, Options{QuickCheck: true})
 				if err == nil {
@@ -100,6 +101,9 @@ func TestOpenRefuses(t *testing.T) {
 				}
 			}
 		})
+	}
+	if _, err := Open(mem.New(), "/no/folder/control.db", Options{}); tiers.KindOf(err) != tiers.StorageFailed {
+		t.Fatalf("without a folder: %v", err)
 	}
 }
 

@@ -111,7 +111,7 @@ const (
 // migrate brings the tables to the newest version, in one transaction. An empty
 // database becomes a control plane with a cluster id.
 func migrate(d *db, ms []migration, o Options) (err error) {
-	if err := d.exec("BEGIN IMMEDIATE"); err != nil {
+	if err = d.exec("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
 	defer func() {
@@ -209,16 +209,16 @@ func configure(d *db, walPages int64) error {
 	if err != nil {
 		return err
 	}
-	if err := checkVersion(version); err != nil {
+	if err = checkVersion(version); err != nil {
 		return err
 	}
-	if err := set(d, "PRAGMA journal_mode = WAL", "wal"); err != nil {
+	if err = set(d, "PRAGMA journal_mode = WAL", "wal"); err != nil {
 		return err
 	}
 	if walPages == 0 {
 		walPages = 1000
 	}
-	if _, err := d.number(fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", walPages)); err != nil {
+	if _, err = d.number(fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", walPages)); err != nil {
 		return err
 	}
 	const full = 2

@@ -39,11 +39,11 @@ func scanSegment(st *sqlite3.Stmt) (tiers.RemoteSegment, error) {
 // readSegments returns the rows that the rest of the statement selects.
 func readSegments(d *db, rest string, args ...any) (out []tiers.RemoteSegment, err error) {
 	err = d.each("SELECT "+segmentColumns+" FROM segments "+rest, args, func(st *sqlite3.Stmt) error {
-		s, err := scanSegment(st)
-		if err == nil {
+		s, serr := scanSegment(st)
+		if serr == nil {
 			out = append(out, s)
 		}
-		return err
+		return serr
 	})
 	return out, err
 }
@@ -66,7 +66,7 @@ func insertSegment(d *db, s tiers.RemoteSegment, doomed bool) error {
 // Segments returns the rows of a partition's history.
 func (s *Store) Segments(ctx context.Context, id tiers.PartitionID, gen tiers.HistoryGen) (out []tiers.RemoteSegment, err error) {
 	const op = "segments"
-	err = s.do(ctx, op, false, func(d *db) error {
+	err = s.do(ctx, op, false, func(d *db) (err error) {
 		_, _, ok, err := readPartition(d, id)
 		if err != nil {
 			return err
@@ -82,7 +82,7 @@ func (s *Store) Segments(ctx context.Context, id tiers.PartitionID, gen tiers.Hi
 
 // move checks the fence, finds the row with the id and has f do the rest.
 func (s *Store) move(ctx context.Context, op string, f partition.Fence, id tiers.SegmentID, do func(d *db, p control.Partition, row *tiers.RemoteSegment) error) error {
-	return s.do(ctx, op, true, func(d *db) error {
+	return s.do(ctx, op, true, func(d *db) (err error) {
 		p, err := checkFence(d, op, f)
 		if err != nil {
 			return err
@@ -142,8 +142,8 @@ func (s *Store) DeleteFinished(ctx context.Context, f partition.Fence, id tiers.
 
 // Doomed returns segments whose topic is gone.
 func (s *Store) Doomed(ctx context.Context, limit int) (out []tiers.RemoteSegment, err error) {
-	err = s.do(ctx, "doomed", false, func(d *db) error {
-		if err := control.CheckLimit(limit); err != nil {
+	err = s.do(ctx, "doomed", false, func(d *db) (err error) {
+		if err = control.CheckLimit(limit); err != nil {
 			return err
 		}
 		out, err = readSegments(d, "WHERE doomed = 1 ORDER BY topic, idx, gen, base, id LIMIT ?", int64(limit))
@@ -155,7 +155,7 @@ func (s *Store) Doomed(ctx context.Context, limit int) (out []tiers.RemoteSegmen
 // Buried removes rows of segments whose topic is gone.
 func (s *Store) Buried(ctx context.Context, ses control.Session, ids ...tiers.SegmentID) error {
 	const op = "bury"
-	return s.do(ctx, op, true, func(d *db) error {
+	return s.do(ctx, op, true, func(d *db) (err error) {
 		if err := checkSession(d, op, ses); err != nil {
 			return err
 		}

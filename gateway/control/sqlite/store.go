@@ -124,7 +124,7 @@ func (s *Store) Close() error {
 
 // Cluster returns the cluster id.
 func (s *Store) Cluster(ctx context.Context) (id string, err error) {
-	err = s.do(ctx, "cluster", false, func(d *db) error {
+	err = s.do(ctx, "cluster", false, func(d *db) (err error) {
 		id, err = d.text("SELECT value FROM meta WHERE key = ?", keyCluster)
 		return err
 	})
@@ -134,7 +134,7 @@ func (s *Store) Cluster(ctx context.Context) (id string, err error) {
 // OpenSession registers a node.
 func (s *Store) OpenSession(ctx context.Context, node tiers.NodeID) (out control.Session, err error) {
 	const op = "open session"
-	err = s.do(ctx, op, true, func(d *db) error {
+	err = s.do(ctx, op, true, func(d *db) (err error) {
 		if node < 0 {
 			return tiers.E(tiers.InvalidRequest, op, "", "node id %d is negative", node)
 		}
@@ -154,8 +154,8 @@ func (s *Store) OpenSession(ctx context.Context, node tiers.NodeID) (out control
 // ProducerIDs reserves a block of producer ids.
 func (s *Store) ProducerIDs(ctx context.Context, ses control.Session, n int64) (first int64, err error) {
 	const op = "reserve producer ids"
-	err = s.do(ctx, op, true, func(d *db) error {
-		if err := checkSession(d, op, ses); err != nil {
+	err = s.do(ctx, op, true, func(d *db) (err error) {
+		if err = checkSession(d, op, ses); err != nil {
 			return err
 		}
 		if first, err = meta(d, keyProducer); err != nil {

@@ -16,34 +16,40 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // engine opens stores of the suite at path on what newFS returns.
-func engine(newFS func(t testing.TB) (fs fsys.FS, path string)) controltest.Engine {
-	places := map[control.Store]func(t testing.TB) control.Store{}
+func engine(newFS func(tb testing.TB) (fs fsys.FS, path string)) controltest.Engine {
+	places := map[control.Store]func(tb testing.TB) control.Store{}
 	return controltest.Engine{
-		Open: func(t testing.TB, o controltest.Options) control.Store {
-			fs, path := newFS(t)
-			var again func(t testing.TB) control.Store
-			again = func(t testing.TB) control.Store {
+		Open: func(tb testing.TB, o controltest.Options) control.Store {
+			tb.Helper()
+			fs, path := newFS(tb)
+			var again func(tb testing.TB) control.Store
+			again = func(tb testing.TB) control.Store {
+				tb.Helper()
 				s, err := sqlite.Open(fs, path, sqlite.Options{Now: o.Now, Rand: o.Rand, QuickCheck: true})
 				if err != nil {
-					t.Fatal(err)
+					tb.Fatal(err)
 				}
 				places[s] = again
 				return s
 			}
-			return again(t)
+			return again(tb)
 		},
-		Reopen: func(t testing.TB, s control.Store) control.Store {
+		Reopen: func(tb testing.TB, s control.Store) control.Store {
+			tb.Helper()
 			if err := s.Close(); err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
-			return places[s](t)
+			return places[s](tb)
 		},
 	}
 }
 
 func onMem(testing.TB) (fsys.FS, string) { return mem.New(), "/control.db" }
 
-func onDisk(t testing.TB) (fsys.FS, string) { return fsys.OS{}, t.TempDir() + "/control.db" }
+func onDisk(tb testing.TB) (fsys.FS, string) {
+	tb.Helper()
+	return fsys.OS{}, tb.TempDir() + "/control.db"
+}
 
 func TestConformance(t *testing.T) { controltest.Run(t, engine(onMem)) }
 

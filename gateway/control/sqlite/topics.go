@@ -124,10 +124,10 @@ func (s *Store) CreateTopic(ctx context.Context, ses control.Session, n control.
 	const op = "create topic"
 	var out control.Topic
 	err := s.do(ctx, op, true, func(d *db) (err error) {
-		if err := checkSession(d, op, ses); err != nil {
+		if err = checkSession(d, op, ses); err != nil {
 			return err
 		}
-		if err := n.Check(); err != nil {
+		if err = n.Check(); err != nil {
 			return err
 		}
 		var other string
@@ -188,7 +188,7 @@ func (s *Store) newID(d *db, want tiers.TopicID) (tiers.TopicID, error) {
 func (s *Store) edit(ctx context.Context, op string, ses control.Session, id tiers.TopicID, f func(d *db, t *control.Topic) (bool, error)) (control.Topic, error) {
 	var t control.Topic
 	err := s.do(ctx, op, true, func(d *db) (err error) {
-		if err := checkSession(d, op, ses); err != nil {
+		if err = checkSession(d, op, ses); err != nil {
 			return err
 		}
 		if t, err = readTopic(d, op, id); err != nil {
@@ -250,8 +250,8 @@ func (s *Store) SetConfigs(ctx context.Context, ses control.Session, id tiers.To
 // the same transaction, so a restart in between forgets nothing (report 129).
 func (s *Store) DeleteTopic(ctx context.Context, ses control.Session, id tiers.TopicID) (rev control.Rev, err error) {
 	const op = "delete topic"
-	err = s.do(ctx, op, true, func(d *db) error {
-		if err := checkSession(d, op, ses); err != nil {
+	err = s.do(ctx, op, true, func(d *db) (err error) {
+		if err = checkSession(d, op, ses); err != nil {
 			return err
 		}
 		t, err := readTopic(d, op, id)
@@ -283,7 +283,7 @@ func (s *Store) DeleteTopic(ctx context.Context, ses control.Session, id tiers.T
 
 // Topics returns all topics by name.
 func (s *Store) Topics(ctx context.Context) (out []control.Topic, err error) {
-	err = s.do(ctx, "topics", false, func(d *db) error {
+	err = s.do(ctx, "topics", false, func(d *db) (err error) {
 		out, err = readTopics(d, nil)
 		return err
 	})
@@ -293,7 +293,7 @@ func (s *Store) Topics(ctx context.Context) (out []control.Topic, err error) {
 
 // Changes returns the changes after a revision.
 func (s *Store) Changes(ctx context.Context, after control.Rev) (out []control.Change, err error) {
-	err = s.do(ctx, "changes", false, func(d *db) error {
+	err = s.do(ctx, "changes", false, func(d *db) (err error) {
 		floor, err := meta(d, keyFloor)
 		if err != nil {
 			return err
@@ -324,7 +324,7 @@ func damaged(table string, err error) error {
 
 // TrimChanges forgets changes.
 func (s *Store) TrimChanges(ctx context.Context, upTo control.Rev) error {
-	return s.do(ctx, "trim changes", true, func(d *db) error {
+	return s.do(ctx, "trim changes", true, func(d *db) (err error) {
 		rev, err := meta(d, keyRev)
 		if err != nil {
 			return err
@@ -365,7 +365,7 @@ func checkFence(d *db, op string, f partition.Fence) (control.Partition, error) 
 // RaiseLogStart raises a partition's log start.
 func (s *Store) RaiseLogStart(ctx context.Context, f partition.Fence, o tiers.Offset) error {
 	const op = "raise log start"
-	return s.do(ctx, op, true, func(d *db) error {
+	return s.do(ctx, op, true, func(d *db) (err error) {
 		if o < 0 {
 			return tiers.E(tiers.InvalidRequest, op, f.Partition.String(), "offset %d is negative", o)
 		}

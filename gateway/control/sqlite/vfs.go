@@ -95,7 +95,7 @@ func (d *disk) Access(name string, _ vfs.AccessFlag) (bool, error) {
 }
 
 // FullPathname leaves names as they are.
-func (d *disk) FullPathname(name string) (string, error) { return name, nil }
+func (*disk) FullPathname(name string) (string, error) { return name, nil }
 
 // synced notes whether an fsync failed.
 func (d *disk) synced(err error) error {
