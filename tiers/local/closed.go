@@ -9,7 +9,8 @@ import (
 )
 
 // indexSlack is how many index intervals may lie behind the last entry of an
-// index before entries count as lost. Fewer only make look-ups slower.
+// index before entries count as lost. Fewer only make look-ups slower, and the
+// interval may have been larger when the entries were written.
 const indexSlack = 16
 
 // openClean opens the segments of a log that was closed cleanly. ok is false if
@@ -98,9 +99,13 @@ type tailOf struct {
 // end of the segment. why is not empty if the entry does not fit, too many batches
 // lie behind it, or the segment does not end with a whole batch.
 func (p *opening) tail(s *segment, e offsetEntry) (t tailOf, why string, err error) {
-	w := newWalker(s.log, s.size, hopWindow)
+	w := newWalker(s.log, s.size, p.upto(s), hopWindow)
 	defer func() { p.rec.Bytes += w.bytes }()
 	t = tailOf{from: int64(e.pos), next: s.base, newest: -1}
+	most := indexSlack * max(p.o.Config.IndexInterval, 1)
+	if e == (offsetEntry{}) { // no entry at all: the segment must be small, or the file was emptied
+		most = p.o.Config.IndexInterval
+	}
 	for pos := t.from; pos < s.size; {
 		h, err := w.header(pos, t.next)
 		switch {
@@ -110,7 +115,7 @@ func (p *opening) tail(s *segment, e offsetEntry) (t tailOf, why string, err err
 			return t, "", err
 		case pos == t.from && e != (offsetEntry{}) && h.Last() != s.base+tiers.Offset(e.rel):
 			return t, fmt.Sprintf("the batch at byte %d ends with offset %d, its index entry says %d", pos, h.Last(), s.base+tiers.Offset(e.rel)), nil
-		case pos-t.from > indexSlack*max(p.o.Config.IndexInterval, 1):
+		case pos-t.from > most:
 			return t, "entries are missing at the end of the index", nil
 		}
 		t.newest = max(t.newest, h.MaxTimestamp)
@@ -185,7 +190,7 @@ func whyIf(cond bool, why string) string {
 
 // checkNewest looks at the batch that the last entry of the time index names.
 func (p *opening) checkNewest(s *segment) (why string, err error) {
-	w := newWalker(s.log, s.size, hopWindow)
+	w := newWalker(s.log, s.size, p.upto(s), hopWindow)
 	h, _, ok, err := s.seek(w, s.newestAt)
 	p.rec.Bytes += w.bytes
 	if err != nil && !errors.As(err, new(damage)) {
@@ -220,7 +225,7 @@ func ends(f *file, size int64) (first, last []byte, n int64, why string, err err
 func (p *opening) remakeIndexes(s *segment) error {
 	fresh := p.segment(s.base)
 	size := p.sizes[s.base]
-	w := newWalker(s.log, size, hopWindow)
+	w := newWalker(s.log, size, s.next, hopWindow)
 	_, err := fresh.refill(w, s.next, p.o.Config.IndexInterval)
 	p.rec.Bytes += w.bytes
 	var d damage

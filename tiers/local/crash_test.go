@@ -308,7 +308,7 @@ func checkIndexed(t *testing.T, l *Log, all []byte, when string) {
 	for i, seg := range s.segs {
 		fresh := &segment{base: seg.base, next: seg.base, newest: -1, newestAt: seg.base}
 		size, _ := seg.extent()
-		_, err := fresh.refill(newWalker(seg.log, size, hopWindow), l.nextOf(i), l.o.Config.IndexInterval)
+		_, err := fresh.refill(newWalker(seg.log, size, l.nextOf(i), hopWindow), l.nextOf(i), l.o.Config.IndexInterval)
 		must(t, err)
 		if !seg.closed {
 			if !slices.Equal(fresh.offsets, seg.offsets) {

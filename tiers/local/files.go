@@ -43,7 +43,7 @@ func (s *segment) indexFiles(facts Segment, interval int64) (offsets, times []by
 	}
 	s.distrust(err)
 	fresh := &segment{base: s.base, next: s.base, newest: -1, newestAt: s.base}
-	if _, err = fresh.refill(newWalker(s.log, facts.Size, hopWindow), facts.Next, interval); err != nil {
+	if _, err = fresh.refill(newWalker(s.log, facts.Size, facts.Next, hopWindow), facts.Next, interval); err != nil {
 		return nil, nil, err
 	}
 	fresh.addTime()

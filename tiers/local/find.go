@@ -90,8 +90,8 @@ func (s *segment) floorTimeEntry(ts int64) (e timeEntry, ok bool) {
 // eachBatch calls f for the batches from the one that holds from on, up to those
 // that begin at end, until f returns false.
 func (s *segment) eachBatch(from, end tiers.Offset, f func(w *walker, h batch.Header, pos int64) (bool, error)) error {
-	size, _ := s.extent()
-	w := newWalker(s.log, size, hopWindow)
+	size, next := s.extent()
+	w := newWalker(s.log, size, next, hopWindow)
 	h, pos, ok, err := s.seek(w, from)
 	for more := true; err == nil && ok && h.BaseOffset < end; {
 		if more, err = f(w, h, pos); err != nil || !more {

@@ -2,6 +2,7 @@ package local
 
 import (
 	"errors"
+	"math"
 
 	"github.com/strandline-io/strandline/tiers"
 	"github.com/strandline-io/strandline/tiers/batch"
@@ -52,8 +53,8 @@ func (s *segment) read(from, end tiers.Offset, maxBytes int, minOne bool, alloc 
 		return nil, false, err
 	}
 	defer h.release()
-	size, _ := s.extent()
-	first, pos, ok, err := s.seekIn(h, size, from)
+	size, next := s.extent()
+	first, pos, ok, err := s.seekIn(h, size, next, from)
 	switch {
 	case s.wasCut(size): // the bytes may be those of another history by now
 		return nil, false, nil
@@ -76,10 +77,10 @@ func (s *segment) read(from, end tiers.Offset, maxBytes int, minOne bool, alloc 
 	return b, true, err
 }
 
-func (s *segment) seekIn(h *handle, size int64, from tiers.Offset) (first batch.Header, pos int64, ok bool, err error) {
+func (s *segment) seekIn(h *handle, size int64, next, from tiers.Offset) (first batch.Header, pos int64, ok bool, err error) {
 	buf := s.windows.get()
 	defer s.windows.put(buf)
-	return s.seek(&walker{r: h, end: size, buf: buf[:]}, from)
+	return s.seek(&walker{r: h, end: size, upto: next, buf: buf[:]}, from)
 }
 
 // wasCut reports whether a truncation has taken bytes below size.
@@ -92,7 +93,7 @@ func (s *segment) wasCut(size int64) bool {
 // end, the first of which has base offset least. If there is none because b
 // begins with damaged bytes, that is the error.
 func wholeBatches(b []byte, least, end tiers.Offset) ([]byte, error) {
-	w := walker{end: int64(len(b)), buf: b, n: int64(len(b))}
+	w := walker{end: int64(len(b)), upto: math.MaxInt64, buf: b, n: int64(len(b))}
 	pos := int64(0)
 	for w.end-pos >= batch.HeaderSize {
 		h, err := w.header(pos, least)

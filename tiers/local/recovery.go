@@ -114,15 +114,12 @@ func (r *rescan) overlap(i int) error {
 // that must be cut, -1 if none.
 func (r *rescan) scan(i int) (cut int64, err error) {
 	s, size := r.found[i], r.sizes[r.found[i].base]
-	w := newWalker(s.log, size, int(min(scanWindow, max(size, batch.HeaderSize))))
+	w := newWalker(s.log, size, r.upto(s), int(min(scanWindow, max(size, batch.HeaderSize))))
 	defer func() { r.rec.Bytes += w.bytes }()
 	for pos := int64(0); pos < size; {
 		h, b, err := w.batch(pos, r.next)
 		if err == nil && h.LeaderEpoch >= 0 && h.LeaderEpoch < r.ends.Last() && r.next >= r.point {
 			err = damage{pos, "its leader epoch is older than that of the batch before it"}
-		}
-		if err == nil && h.Last()-s.base > maxRelative {
-			err = damage{pos, "its offset is too far from the segment's base"}
 		}
 		var d damage
 		if errors.As(err, &d) {
@@ -142,6 +139,18 @@ func (r *rescan) scan(i int) (cut int64, err error) {
 	}
 	s.size = size
 	return -1, nil
+}
+
+// upto is where the offsets of a segment end: where the next one begins, else as
+// far from its base as an index can tell.
+func (p *opening) upto(s *segment) tiers.Offset {
+	upto := s.base + maxRelative + 1
+	for _, other := range p.found {
+		if other.base > s.base {
+			return min(upto, other.base)
+		}
+	}
+	return upto
 }
 
 // keepDamage leaves damaged bytes below the recovery point where they are and
@@ -263,7 +272,7 @@ func (p *opening) setFirst(s *segment) {
 		return
 	}
 	s.first = s.modified
-	h, err := newWalker(s.log, s.size, batch.HeaderSize).header(0, s.base)
+	h, err := newWalker(s.log, s.size, p.upto(s), batch.HeaderSize).header(0, s.base)
 	if err == nil && h.FirstTimestamp >= 0 {
 		s.first = time.UnixMilli(h.FirstTimestamp)
 	}

@@ -26,8 +26,8 @@ func (l *Log) TruncateTo(o tiers.Offset) error {
 		return l.Restart(Start{LogStart: min(l.LogStart(), o), At: o, Lineage: l.lineage.TruncateEnd(o)})
 	}
 	s := l.segs[l.current.floor(o)]
-	size, _ := s.extent()
-	h, _, ok, err := s.seek(newWalker(s.log, size, hopWindow), o)
+	size, next := s.extent()
+	h, _, ok, err := s.seek(newWalker(s.log, size, next, hopWindow), o)
 	if err != nil {
 		return l.current.readFailed(s, err)
 	}
@@ -101,13 +101,13 @@ func (l *Log) shorten(old *segment, o tiers.Offset) (*segment, error) {
 		l.dirty = nil
 	}
 	s := newSegment(&l.o, l.dir, old.base)
-	size, _ := old.extent()
+	size, next := old.extent()
 	h, err := s.log.acquire()
 	if err != nil {
 		return nil, err
 	}
 	defer h.release()
-	pos, err := s.refill(newWalker(h, size, hopWindow), o, l.o.Config.IndexInterval)
+	pos, err := s.refill(newWalker(h, size, next, hopWindow), o, l.o.Config.IndexInterval)
 	if err != nil {
 		return nil, err
 	}

@@ -34,14 +34,17 @@ func (d damage) Error() string { return fmt.Sprintf("at byte %d: %s", d.pos, d.w
 type walker struct {
 	r   io.ReaderAt
 	end int64 // bytes of the file that count
+	// upto is the end of the segment's offsets. The CRC does not cover a batch's
+	// base offset, so a wrong one shows only by its neighbours.
+	upto tiers.Offset
 	buf []byte
 
 	at, n int64 // the window holds bytes [at, at+n)
 	bytes int64 // read so far
 }
 
-func newWalker(r io.ReaderAt, end int64, window int) *walker {
-	return &walker{r: r, end: end, buf: make([]byte, window)}
+func newWalker(r io.ReaderAt, end int64, upto tiers.Offset, window int) *walker {
+	return &walker{r: r, end: end, upto: upto, buf: make([]byte, window)}
 }
 
 // view returns the n bytes at pos, which must be below end. They are valid until
@@ -90,8 +93,8 @@ func (w *walker) header(pos int64, least tiers.Offset) (batch.Header, error) {
 		return h, damage{pos, err.Error()}
 	case h.Magic != 2:
 		return h, damage{pos, fmt.Sprintf("magic is %d, not 2", h.Magic)}
-	case h.LastOffsetDelta < 0 || h.BaseOffset < least || h.BaseOffset > math.MaxInt64-maxRelative-1:
-		return h, damage{pos, fmt.Sprintf("offsets %d to %d follow %d", h.BaseOffset, h.Last(), least-1)}
+	case h.LastOffsetDelta < 0 || h.BaseOffset < least || h.BaseOffset >= w.upto || h.Next() > w.upto:
+		return h, damage{pos, fmt.Sprintf("offsets %d to %d are not in [%d,%d)", h.BaseOffset, h.Last(), least, w.upto)}
 	case h.Size() > w.end-pos:
 		return h, damage{pos, fmt.Sprintf("batch at offset %d has %d bytes, %d are left", h.BaseOffset, h.Size(), w.end-pos)}
 	}
