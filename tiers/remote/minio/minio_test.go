@@ -21,7 +21,7 @@ func open(t testing.TB, b s3srv.Bucket, change func(*minio.Config)) remote.Bucke
 	if change != nil {
 		change(&c)
 	}
-	bucket, err := minio.Open(t.Context(), c)
+	bucket, err := minio.Open(c)
 	if err != nil {
 		t.Fatal(err)
 	}

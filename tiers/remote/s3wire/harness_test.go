@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { os.Exit(s3srv.Main(m)) }
 // drivers are what every test here runs with.
 var drivers = map[string]func(context.Context, s3wire.Config) (remote.Bucket, error){
 	s3wire.DriverS3:    s3.Open,
-	s3wire.DriverMinio: minio.Open,
+	s3wire.DriverMinio: func(_ context.Context, c s3wire.Config) (remote.Bucket, error) { return minio.Open(c) },
 }
 
 // each runs f with every driver, on a bucket of its own.
