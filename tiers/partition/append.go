@@ -227,10 +227,15 @@ func (s *state) stamp(g *gathered, c *appendCall) {
 	c.header, c.result = h, s.result(h, g.next)
 	g.next = h.Next()
 	g.headers, g.calls = append(g.headers, h), append(g.calls, c)
-	if len(g.calls) == 1 {
-		g.data = c.data[:len(c.data):len(c.data)] // the only one most of the time: no copy
-	} else {
-		g.data = append(g.data, c.data...)
+	switch len(g.calls) {
+	case 1:
+		g.data = c.data // the only one most of the time: no copy
+	case 2:
+		s.group = append(append(s.group[:0], g.data...), c.data...)
+		g.data = s.group
+	default:
+		s.group = append(s.group, c.data...)
+		g.data = s.group
 	}
 }
 

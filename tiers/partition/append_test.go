@@ -380,6 +380,68 @@ func TestManyProducers(t *testing.T) {
 	w.close(o)
 }
 
+// TestTiersAtOnce reads all of the log again and again while it grows, rolls, is
+// copied and leaves the disk; the race detector watches. A reader finds every
+// record wherever it is by then.
+func TestTiersAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.config.Local.SegmentBytes = 1000
+	o := w.open()
+	stop := make(chan struct{})
+	var others sync.WaitGroup
+	for range 2 {
+		others.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				for off, v := range readAll(t, o, ReadCommitted) {
+					if v != fmt.Sprintf("value %d", off) {
+						t.Errorf("offset %d: %q", off, v)
+						return
+					}
+				}
+				if _, err := o.ListOffset(t.Context(), 1000, ReadUncommitted, tiers.NoEpoch); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	others.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			err := o.do(t.Context(), "drop", func(s *state) {
+				if err := s.local.DropBefore(s.view.RemoteEnd); err != nil {
+					t.Error(err)
+				}
+			})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for i := range 300 {
+		o.mustAppend(t, fmt.Sprintf("value %d", i))
+	}
+	if err := o.CopyAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	close(stop)
+	others.Wait()
+	if got := readAll(t, o, ReadUncommitted); len(got) != 300 {
+		t.Fatalf("%d records", len(got))
+	}
+	w.close(o)
+}
+
 // TestAppendTimesOut: a caller may leave; what it sent may land, and the room that
 // it took is free again.
 func TestAppendTimesOut(t *testing.T) {

@@ -70,6 +70,10 @@ func (w *world) start() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.startOn(disk)
+}
+
+func (w *world) startOn(disk *local.Disk) {
 	w.disk = disk
 	w.cache = remote.NewCache(w.bucket, remote.CacheOptions{})
 	w.rows.epoch = w.id.Epoch

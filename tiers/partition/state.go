@@ -32,6 +32,7 @@ type state struct {
 	committed   tiers.Offset // the high watermark; see marks
 	flushAt     time.Time    // of AckInterval: when to sync next; zero: nothing to sync
 	rollRetry   backoff      // of a roll by age
+	group       []byte       // memory of the batches of one write; not larger than drainBytes and a batch
 
 	// The remote tier.
 	index     *remoteindex.Index
