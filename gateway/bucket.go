@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	"github.com/strandline-io/strandline/tiers"
+	"github.com/strandline-io/strandline/tiers/fsys"
 	"github.com/strandline-io/strandline/tiers/remote"
+	"github.com/strandline-io/strandline/tiers/remote/dir"
 	"github.com/strandline-io/strandline/tiers/remote/memory"
 	"github.com/strandline-io/strandline/tiers/remote/minio"
 	"github.com/strandline-io/strandline/tiers/remote/s3"
@@ -23,7 +25,7 @@ func OpenBucket(ctx context.Context, c Config) (remote.Bucket, error) {
 	case "memory":
 		return memory.New(), nil
 	case "dir":
-		return nil, tiers.E(tiers.Other, "open bucket", rest, "the dir driver has not landed")
+		return openDir(rest)
 	}
 	conf, driver, err := c.s3Bucket()
 	if err != nil {
@@ -33,6 +35,14 @@ func OpenBucket(ctx context.Context, c Config) (remote.Bucket, error) {
 		return minio.Open(conf)
 	}
 	return s3.Open(ctx, conf)
+}
+
+func openDir(path string) (remote.Bucket, error) {
+	b, err := dir.Open(fsys.OS{}, path, dir.Options{})
+	if err != nil { // a nil *dir.Bucket in an interface would not be nil
+		return nil, err
+	}
+	return b, nil
 }
 
 // openBucket opens the bucket and asks it to show that it keeps its promises.

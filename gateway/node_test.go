@@ -154,6 +154,33 @@ func TestNodeFromEndToEnd(t *testing.T) {
 	}
 }
 
+// TestNodeOnAFolderAsBucket is the same with nothing passed in: the machine's
+// files, SQLite and the dir driver, opened by what the configuration says.
+func TestNodeOnAFolderAsBucket(t *testing.T) {
+	c := testConfig(t)
+	c.Bucket = "dir:" + t.TempDir()
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	n := startNode(t, c, Deps{})
+	produce(t, n, "orders", 0, 200)
+	a := adminClient(t, n)
+	if err := errors.Join(a.Roll(t.Context(), "orders", 0), a.Copy(t.Context(), "orders", 0, true)); err != nil {
+		t.Fatal(err)
+	}
+	stopNode(t, n)
+	c.DataDir = t.TempDir()
+	_, err := Start(t.Context(), c, Deps{})
+	wantKind(t, "an empty data directory", err, tiers.Conflict, "strandline rebuild")
+	if _, err := Rebuild(t.Context(), c, RebuildDeps{}); err != nil {
+		t.Fatal(err)
+	}
+	n = startNode(t, c, Deps{})
+	consume(t, n, "orders", 200)
+	produce(t, n, "orders", 200, 210)
+	consume(t, n, "orders", 210)
+}
+
 func TestCommittedOffsetsSurviveARestart(t *testing.T) {
 	c := testConfig(t)
 	n := startNode(t, c, Deps{Bucket: memory.New()})
