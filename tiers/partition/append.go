@@ -271,7 +271,7 @@ func (s *state) onCommit(g *gathered) {
 	if len(g.written) > 0 && s.failed == nil {
 		switch s.config.Ack {
 		case AckFsync:
-			_ = s.sync() //nolint:errcheck // it is in s.failed, see below
+			_ = s.sync() // the error is in s.failed, see below
 		case AckInterval:
 			if s.flushAt.IsZero() {
 				s.flushAt = s.now().Add(s.config.FlushEvery)

@@ -45,6 +45,7 @@ func payload() []byte {
 }
 
 func benchmarkAppend(b *testing.B, ack Ack) {
+	b.Helper()
 	_, o := onDisk(b, ack)
 	b.SetBytes(int64(len(payload())))
 	b.ReportAllocs()

@@ -132,6 +132,7 @@ func TestI11(t *testing.T) {
 // written yet.
 func TestI12(t *testing.T) {
 	held := func(t *testing.T) (*world, *driven) {
+		t.Helper()
 		w := newWorld(t)
 		d := w.drive()
 		d.fill(50)
@@ -177,10 +178,8 @@ func TestI12(t *testing.T) {
 		d.end()
 	})
 	t.Run("noticed before the objects", func(t *testing.T) {
-		w, d := held(t)
-		d.end()
-		w = newWorld(t)
-		d = w.drive()
+		w := newWorld(t)
+		d := w.drive()
 		d.fill(10)
 		d.roll()
 		d.run("copy.planned")
@@ -371,11 +370,8 @@ func TestP6BucketDown(t *testing.T) {
 		d.step((*state).onTick)
 		d.fill(1)
 	}
-	want := []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 60}
-	for i := range want {
-		want[i] *= time.Second
-	}
-	if !slices.Equal(waits, want) {
+	const s = time.Second
+	if want := []time.Duration{s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s, 60 * s}; !slices.Equal(waits, want) {
 		t.Fatalf("waits %v, want %v", waits, want)
 	}
 	if got := readAll(t, d.Owner, ReadUncommitted); len(got) != 11 {

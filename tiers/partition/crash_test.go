@@ -33,7 +33,7 @@ type recorder struct {
 	moments     []moment
 }
 
-// locked is whether the rows are held by the call that reports.
+// take is called with the rows locked, or by the only goroutine there is.
 func (r *recorder) take(after string) {
 	r.moments = append(r.moments, moment{
 		after: after, acked: r.acked, sent: r.sent, start: r.start, bucket: r.w.bucket.Clone(), rows: maps.Clone(r.w.rows.byID),
@@ -83,7 +83,7 @@ func record(t *testing.T, ack Ack) *recorder {
 }
 
 // resume starts a process on what is left, and checks it.
-func (m moment) resume(t *testing.T, w *world, left *mem.FS, ack Ack, lossy bool) {
+func (m moment) resume(t *testing.T, w *world, left *mem.FS, lossy bool) {
 	t.Helper()
 	w.fs, w.files, w.bucket = left, left, m.bucket.Clone()
 	w.rows.byID = maps.Clone(m.rows)
@@ -139,7 +139,7 @@ func TestCrashCopies(t *testing.T) {
 				for how, left := range m.left {
 					ok := t.Run(fmt.Sprintf("%d %s, %s", i, m.after, how), func(t *testing.T) {
 						r.w.t = t
-						m.resume(t, r.w, left, ack, how != "kill" && ack != AckFsync)
+						m.resume(t, r.w, left, how != "kill" && ack != AckFsync)
 					})
 					if !ok {
 						return

@@ -123,16 +123,14 @@ func TestReadRefusals(t *testing.T) {
 	if err != nil || res.Diverging == nil || *res.Diverging != (EpochEnd{3, 6}) || len(res.Records) != 0 {
 		t.Fatalf("%+v, %v", res, err)
 	}
-	for _, from := range []tiers.Offset{10} {
-		res, err := d.Read(t.Context(), ReadRequest{From: from, CurrentEpoch: 4, FetchedEpoch: 4, MaxBytes: 100})
-		if err != nil || len(res.Records) != 0 || res.Diverging != nil {
-			t.Fatalf("at the end: %+v, %v", res, err)
-		}
+	res, err = d.Read(t.Context(), ReadRequest{From: 10, CurrentEpoch: 4, FetchedEpoch: 4, MaxBytes: 100})
+	if err != nil || len(res.Records) != 0 || res.Diverging != nil {
+		t.Fatalf("at the end: %+v, %v", res, err)
 	}
-	for _, c := range []struct{ q, epoch tiers.LeaderEpoch }{{3, 3}, {4, 4}, {9, -1}, {1, 1}} {
-		end, err := d.EpochEnd(tiers.NoEpoch, c.q)
-		if err != nil || end.Epoch != c.epoch {
-			t.Errorf("epoch end of %d: %+v, %v", c.q, end, err)
+	for q, want := range map[tiers.LeaderEpoch]EpochEnd{1: {1, 0}, 3: {3, 6}, 4: {4, 10}, 9: {-1, -1}} {
+		var end EpochEnd
+		if end, err = d.EpochEnd(tiers.NoEpoch, q); err != nil || end != want {
+			t.Errorf("epoch end of %d: %+v, %v", q, end, err)
 		}
 	}
 	_, err = d.EpochEnd(2, 3)
@@ -184,9 +182,9 @@ func TestR14SafeEnd(t *testing.T) {
 	d.end()
 }
 
-// txn is a transactional batch.
-func txn(pid int64, seq int32, vs ...string) []byte {
-	return build(batch.Builder{ProducerID: pid, BaseSequence: seq, Transactional: true}, 1000, vs...)
+// txn is a transactional batch of producer 9.
+func txn(seq int32, vs ...string) []byte {
+	return build(batch.Builder{ProducerID: 9, BaseSequence: seq, Transactional: true}, 1000, vs...)
 }
 
 // mark ends the transaction of pid, as a coordinator will.
@@ -237,16 +235,16 @@ func straddling(t *testing.T) (*world, *driven) {
 	t.Helper()
 	w := newWorld(t)
 	d := w.drive()
-	d.must(one("0"), txn(9, 0, "1"))
+	d.must(one("0"), txn(0, "1"))
 	d.roll()
-	d.must(one("2"), txn(9, 1, "3"))
+	d.must(one("2"), txn(1, "3"))
 	d.mark(9, false)
 	d.must(one("5")) // 2 3 4 5
 	d.roll()
-	d.must(txn(9, 2, "6"))
+	d.must(txn(2, "6"))
 	d.mark(9, false) // 6 7
 	d.roll()
-	d.must(txn(9, 3, "8"), one("9"))
+	d.must(txn(3, "8"), one("9"))
 	d.runAll()
 	return w, d
 }

@@ -244,7 +244,7 @@ func (s remoteSegment) batches(ctx context.Context, from, end tiers.Offset, want
 // records calls f for the records of one batch; more is false once f said so.
 func (s remoteSegment) records(ctx context.Context, dec *batch.Decoder, pos int64, h batch.Header, f func(batch.Record) bool) (more bool, err error) {
 	b := make([]byte, h.Size())
-	if err := s.fill(ctx, b, pos); err != nil {
+	if err = s.fill(ctx, b, pos); err != nil {
 		return false, err
 	}
 	more = true

@@ -15,7 +15,7 @@ import (
 //	[3,6)  500 501 502   bucket: the newest of all
 //	[6,9)  200 201 202   both
 //	[9,11) 300 502       disk, active: 502 again, later
-func timed(t *testing.T, config func(*Config)) (*world, *driven) {
+func timed(t *testing.T, config func(*Config)) *driven {
 	t.Helper()
 	w := newWorld(t)
 	if config != nil {
@@ -34,7 +34,7 @@ func timed(t *testing.T, config func(*Config)) (*world, *driven) {
 	if w.config.Remote {
 		d.dropLocal(6)
 	}
-	return w, d
+	return d
 }
 
 // look is an answer as offset@timestamp/epoch.
@@ -49,7 +49,7 @@ func look(t *testing.T, o *Owner, ts int64, iso Isolation) string {
 
 // TestListOffset: the classic column of s6.5.
 func TestListOffset(t *testing.T) {
-	_, d := timed(t, nil)
+	d := timed(t, nil)
 	for _, c := range []struct {
 		ts   int64
 		want string
@@ -88,7 +88,7 @@ func TestListOffset(t *testing.T) {
 func TestReport078TimeAndTheLogStart(t *testing.T) {
 	model := map[tiers.Offset]int64{0: 100, 1: 101, 2: 102, 3: 500, 4: 501, 5: 502, 6: 200, 7: 201, 8: 202, 9: 300, 10: 502}
 	for start := range tiers.Offset(11) {
-		_, d := timed(t, nil)
+		d := timed(t, nil)
 		d.step(func(s *state) {
 			if err := s.local.RaiseLogStart(start); err != nil {
 				t.Fatal(err)
@@ -122,7 +122,7 @@ func TestReport078TimeAndTheLogStart(t *testing.T) {
 // TestReport080: an empty active segment is all that is on disk; the bucket is
 // asked.
 func TestReport080TimeWithEmptyDisk(t *testing.T) {
-	_, d := timed(t, nil)
+	d := timed(t, nil)
 	d.roll()
 	d.runAll()
 	d.dropLocal(11)
@@ -139,7 +139,7 @@ func TestReport080TimeWithEmptyDisk(t *testing.T) {
 
 // TestListOffsetUntiered: nothing was copied and nothing will be.
 func TestListOffsetUntiered(t *testing.T) {
-	_, d := timed(t, func(c *Config) { c.Remote = false })
+	d := timed(t, func(c *Config) { c.Remote = false })
 	for ts, want := range map[int64]string{LatestTiered: "-1@-1/-1", EarliestPendingUpload: "-1@-1/-1", Latest: "11@-1/1"} {
 		if got := look(t, d.Owner, ts, ReadUncommitted); got != want {
 			t.Errorf("list offset %d: %s, want %s", ts, got, want)

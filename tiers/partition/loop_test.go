@@ -163,10 +163,10 @@ func TestClose(t *testing.T) {
 	for _, at := range []string{"copy.started", "copy.uploaded", "copy.finished"} {
 		h.reached(t, at)()
 	}
-	if err := <-closed; err != nil {
+	if err = <-closed; err != nil {
 		t.Fatal(err)
 	}
-	if err := o.Close(t.Context()); err != nil {
+	if err = o.Close(t.Context()); err != nil {
 		t.Fatal("a second Close:", err)
 	}
 	<-woken
@@ -264,7 +264,7 @@ func TestSegmentAge(t *testing.T) {
 		if v := o.View(); v.RemoteEnd != 0 {
 			t.Fatal("too early")
 		}
-		time.Sleep(2)
+		time.Sleep(2 * time.Nanosecond)
 		synctest.Wait()
 		if v := o.View(); v.RemoteEnd != 1 {
 			t.Fatalf("%+v", v.Watermarks)

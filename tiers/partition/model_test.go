@@ -31,6 +31,7 @@ type model struct {
 }
 
 func newModel(t *testing.T, ack Ack) *model {
+	t.Helper()
 	m := &model{T: t, w: newWorld(t), clock: time.Unix(1000, 0)}
 	m.w.now = func() time.Time { return m.clock }
 	m.w.config.Ack, m.w.config.FlushEvery = ack, time.Second

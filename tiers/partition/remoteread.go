@@ -140,12 +140,15 @@ func (s remoteSegment) headerAt(ctx context.Context, pos int64) (h batch.Header,
 		return h, false, nil
 	}
 	var b [batch.HeaderSize]byte
-	if err := s.fill(ctx, b[:], pos); err != nil {
+	if err = s.fill(ctx, b[:], pos); err != nil {
 		return h, false, err
 	}
 	h, err = batch.Parse(b[:])
-	if err != nil || pos+h.Size() > s.seg.Size {
-		return h, false, tiers.E(tiers.CorruptMessage, "read", remote.SegmentKey(s.seg), "no batch at byte %d of %d: %w", pos, s.seg.Size, err)
+	switch {
+	case err != nil:
+		return h, false, tiers.E(tiers.CorruptMessage, "read", remote.SegmentKey(s.seg), "byte %d of %d: %w", pos, s.seg.Size, err)
+	case pos+h.Size() > s.seg.Size:
+		return h, false, tiers.E(tiers.CorruptMessage, "read", remote.SegmentKey(s.seg), "the batch at byte %d has %d bytes, the object ends at %d", pos, h.Size(), s.seg.Size)
 	}
 	return h, true, nil
 }
@@ -187,7 +190,7 @@ func (s remoteSegment) read(ctx context.Context, from, limit tiers.Offset, r Rea
 		size = first.Size()
 	}
 	buf := allocate(r.Alloc, int(size))
-	if err := s.fill(ctx, buf, pos); err != nil {
+	if err = s.fill(ctx, buf, pos); err != nil {
 		return nil, err
 	}
 	n, err := wholeBatches(buf, first.BaseOffset, limit)

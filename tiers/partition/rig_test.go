@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -46,10 +47,10 @@ type world struct {
 	tweak  func(*Deps)
 }
 
-func newWorld(t testing.TB) *world {
-	t.Helper()
+func newWorld(tb testing.TB) *world {
+	tb.Helper()
 	w := &world{
-		t: t, fs: mem.New(), bucket: memory.New(), rows: newRows(), now: time.Now, noise: &strings.Builder{},
+		t: tb, fs: mem.New(), bucket: memory.New(), rows: newRows(), now: time.Now, noise: &strings.Builder{},
 		id: Identity{
 			ID: tiers.PartitionID{Topic: topicID}, Name: tiers.TopicPartition{Topic: "orders"}, Gen: 1, Epoch: 1, Node: 7,
 		},
@@ -296,24 +297,24 @@ func build(b batch.Builder, ts int64, values ...string) []byte {
 }
 
 // values are the records of batches by offset.
-func values(t testing.TB, records []byte) map[tiers.Offset]string {
-	t.Helper()
+func values(tb testing.TB, records []byte) map[tiers.Offset]string {
+	tb.Helper()
 	out := map[tiers.Offset]string{}
 	dec := batch.NewDecoder(1 << 24)
 	for len(records) > 0 {
 		h, err := batch.Parse(records)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		if !batch.VerifyCRC(records[:h.Size()]) {
-			t.Fatalf("batch at %d: wrong CRC", h.BaseOffset)
+			tb.Fatalf("batch at %d: wrong CRC", h.BaseOffset)
 		}
 		err = dec.Records(records[:h.Size()], func(r batch.Record) bool {
 			out[r.Offset] = string(r.Value)
 			return true
 		})
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		records = records[h.Size():]
 	}
@@ -321,23 +322,21 @@ func values(t testing.TB, records []byte) map[tiers.Offset]string {
 }
 
 // readAll reads the log from its start, whatever tier serves it.
-func readAll(t testing.TB, o *Owner, iso Isolation) map[tiers.Offset]string {
-	t.Helper()
+func readAll(tb testing.TB, o *Owner, iso Isolation) map[tiers.Offset]string {
+	tb.Helper()
 	all := map[tiers.Offset]string{}
 	for from := o.View().LogStart; ; {
-		res, err := o.Read(t.Context(), ReadRequest{From: from, CurrentEpoch: -1, FetchedEpoch: -1, MaxBytes: 700, MinOne: true, Isolation: iso})
+		res, err := o.Read(tb.Context(), ReadRequest{From: from, CurrentEpoch: -1, FetchedEpoch: -1, MaxBytes: 700, MinOne: true, Isolation: iso})
 		if err != nil {
-			t.Fatalf("read at %d: %v", from, err)
+			tb.Fatalf("read at %d: %v", from, err)
 		}
 		if len(res.Records) == 0 {
 			return all
 		}
-		for o, v := range values(t, res.Records) {
-			all[o] = v
-		}
+		maps.Copy(all, values(tb, res.Records))
 		next := nextAfter(res.Records, -1)
 		if next <= from {
-			t.Fatalf("read at %d does not go on: next %d", from, next)
+			tb.Fatalf("read at %d does not go on: next %d", from, next)
 		}
 		from = next
 	}
@@ -347,10 +346,10 @@ func read(from tiers.Offset) ReadRequest {
 	return ReadRequest{From: from, CurrentEpoch: tiers.NoEpoch, FetchedEpoch: tiers.NoEpoch, MaxBytes: 1 << 20, MinOne: true}
 }
 
-func wantKind(t testing.TB, err error, kind tiers.Kind) {
-	t.Helper()
+func wantKind(tb testing.TB, err error, kind tiers.Kind) {
+	tb.Helper()
 	if err == nil || tiers.KindOf(err) != kind {
-		t.Fatalf("got error %v (kind %v), want kind %v", err, tiers.KindOf(err), kind)
+		tb.Fatalf("got error %v (kind %v), want kind %v", err, tiers.KindOf(err), kind)
 	}
 }
 

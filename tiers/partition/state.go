@@ -167,7 +167,7 @@ func (s *state) onTick() {
 	}
 	now := s.now()
 	if !s.flushAt.IsZero() && !now.Before(s.flushAt) {
-		_ = s.sync() //nolint:errcheck // a failure is in s.failed, and so in the View
+		_ = s.sync() // the error is in s.failed, and so in the View
 	}
 	s.onRollDue(now)
 }

@@ -61,7 +61,7 @@ func (a *attempt) uploadMeta(ctx context.Context, bucket remote.Bucket, f *local
 	}
 	a.seg.MetaSize = int64(len(encoded))
 	crc := remote.CRC32C(encoded)
-	if err := putVerified(ctx, bucket, key, remote.WithCRC(remote.BytesBody(encoded), crc), crc); err != nil {
+	if err = putVerified(ctx, bucket, key, remote.WithCRC(remote.BytesBody(encoded), crc), crc); err != nil {
 		return err
 	}
 	stored, err := readObject(ctx, bucket, key, int64(len(encoded)))
@@ -111,7 +111,7 @@ func objectCRC(ctx context.Context, bucket remote.Bucket, key string) (uint32, e
 	}
 	w := &crcWriter{}
 	_, err = io.Copy(w, r)
-	if err := errors.Join(err, r.Close()); err != nil {
+	if err = errors.Join(err, r.Close()); err != nil {
 		return 0, tiers.E(copyKind(err), "read back", key, "%w", err)
 	}
 	return w.crc, nil
@@ -128,7 +128,7 @@ func (w *crcWriter) Write(p []byte) (int, error) {
 func readObject(ctx context.Context, bucket remote.Bucket, key string, size int64) ([]byte, error) {
 	b := make([]byte, size)
 	n, err := bucket.ReadAt(ctx, key, b, 0)
-	if err != nil && !(errors.Is(err, io.EOF) && n == len(b)) {
+	if n < len(b) {
 		return nil, tiers.E(copyKind(err), "read back", key, "%w", err)
 	}
 	return b, nil

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -118,7 +119,7 @@ func (s *state) onPublished(v *View) {
 
 // same reports whether a reader could not tell v from w.
 func (v *View) same(w *View) bool {
-	return v.Watermarks == w.Watermarks && v.History == w.History && v.Epoch == w.Epoch && v.Err == w.Err &&
+	return v.Watermarks == w.Watermarks && v.History == w.History && v.Epoch == w.Epoch && errors.Is(v.Err, w.Err) &&
 		v.files == w.files && v.tiered == w.tiered && v.index == w.index && slices.Equal(v.Lineage, w.Lineage)
 }
 
