@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -78,12 +79,12 @@ type armed struct {
 
 // New starts a proxy before the server at upstream, such as
 // http://127.0.0.1:7070, until the test ends.
-func New(t testing.TB, upstream string) *Proxy {
-	t.Helper()
+func New(tb testing.TB, upstream string) *Proxy {
+	tb.Helper()
 	var lc net.ListenConfig
-	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	ln, err := lc.Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	ended, end := context.WithCancel(context.Background())
 	p := &Proxy{
@@ -95,12 +96,12 @@ func New(t testing.TB, upstream string) *Proxy {
 	server := &http.Server{Handler: p, ReadHeaderTimeout: time.Minute}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ln) }()
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		end()
 		_ = server.Close()
 		p.transport.CloseIdleConnections()
 		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return p
@@ -194,13 +195,14 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.wait(r, 0)
 		reset(w)
 		return
+	default: // what happens to the others happens later
 	}
 	resp, err := p.forward(r, rule.Action == CutRequest)
 	if err != nil {
 		reset(w)
 		return
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	p.answer(w, r, resp, rule)
 }
 
@@ -262,10 +264,9 @@ func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, resp *http.Respon
 		_, _ = io.Copy(io.Discard, resp.Body)
 		refuse(w, rule)
 		return
+	default:
 	}
-	for k, v := range resp.Header {
-		w.Header()[k] = v
-	}
+	maps.Copy(w.Header(), resp.Header)
 	w.WriteHeader(resp.StatusCode)
 	switch rule.Action {
 	case Truncate, Stall:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -44,6 +45,7 @@ func (o *origin) get(path string) ([]byte, bool) {
 }
 
 func start(t *testing.T) (*Proxy, *origin) {
+	t.Helper()
 	o := &origin{kept: map[string][]byte{}}
 	server := httptest.NewServer(o)
 	t.Cleanup(server.Close)
@@ -76,73 +78,47 @@ func TestPassesUnharmed(t *testing.T) {
 	if !strings.HasSuffix(p.URL, o.host) {
 		t.Errorf("the server saw Host %s, the client asked %s", o.host, p.URL)
 	}
-	if s := p.Seen(); len(s) != 2 || s[1].Method != "GET" || s[1].Query != "x=1" || s[1].Struck != "" {
+	if s := p.Seen(); len(s) != 2 || s[1].Method != http.MethodGet || s[1].Query != "x=1" || s[1].Struck != "" {
 		t.Errorf("seen %+v", s)
 	}
 }
 
 func TestActions(t *testing.T) {
-	want := bytes.Repeat([]byte("0123456789"), 100_000)
+	content := bytes.Repeat([]byte("0123456789"), 100_000)
 	for _, c := range []struct {
 		rule   Rule
 		method string
-		check  func(t *testing.T, status int, got []byte, err error, kept bool)
+		status int  // 0: none came, or not all of the body
+		kept   bool // by the server
+		intact bool // the body that came back
 	}{
-		{Rule{Action: Status}, "PUT", func(t *testing.T, status int, got []byte, _ error, kept bool) {
-			if status != 503 || !bytes.Contains(got, []byte("SlowDown")) || kept {
-				t.Error(status, string(got), kept)
-			}
-		}},
-		{Rule{Action: Status, Status: 429}, "PUT", func(t *testing.T, status int, got []byte, _ error, kept bool) {
-			if status != 429 || len(got) != 0 || kept {
-				t.Error(status, string(got), kept)
-			}
-		}},
-		{Rule{Action: Reset}, "PUT", func(t *testing.T, _ int, _ []byte, err error, kept bool) {
-			if err == nil || kept {
-				t.Error(err, kept)
-			}
-		}},
-		{Rule{Action: CutRequest}, "PUT", func(t *testing.T, _ int, _ []byte, err error, kept bool) {
-			if err == nil || kept {
-				t.Error(err, kept)
-			}
-		}},
-		{Rule{Action: DropAfter}, "PUT", func(t *testing.T, _ int, _ []byte, err error, kept bool) {
-			if err == nil || !kept {
-				t.Error(err, kept)
-			}
-		}},
-		{Rule{Action: StatusAfter, Status: 500}, "PUT", func(t *testing.T, status int, _ []byte, _ error, kept bool) {
-			if status != 500 || !kept {
-				t.Error(status, kept)
-			}
-		}},
-		{Rule{Action: Truncate}, "GET", func(t *testing.T, _ int, got []byte, err error, _ bool) {
-			if err == nil || len(got) == len(want) {
-				t.Error(len(got), err)
-			}
-		}},
-		{Rule{Action: FlipBit}, "GET", func(t *testing.T, _ int, got []byte, err error, _ bool) {
-			if err != nil || len(got) != len(want) || bytes.Equal(got, want) {
-				t.Error(len(got), err)
-			}
-		}},
-		{Rule{Action: Delay, Latency: time.Millisecond}, "GET", func(t *testing.T, status int, got []byte, err error, _ bool) {
-			if status != 200 || err != nil || !bytes.Equal(got, want) {
-				t.Error(status, len(got), err)
-			}
-		}},
+		{rule: Rule{Action: Status}, method: http.MethodPut, status: 503},
+		{rule: Rule{Action: Status, Status: 429}, method: http.MethodPut, status: 429},
+		{rule: Rule{Action: Reset}, method: http.MethodPut},
+		{rule: Rule{Action: CutRequest}, method: http.MethodPut},
+		{rule: Rule{Action: DropAfter}, method: http.MethodPut, kept: true},
+		{rule: Rule{Action: StatusAfter, Status: 500}, method: http.MethodPut, status: 500, kept: true},
+		{rule: Rule{Action: Truncate}, method: http.MethodGet, kept: true},
+		{rule: Rule{Action: FlipBit}, method: http.MethodGet, status: 200, kept: true},
+		{rule: Rule{Action: Delay, Latency: time.Millisecond}, method: http.MethodGet, status: 200, kept: true, intact: true},
 	} {
-		t.Run(string(c.rule.Action), func(t *testing.T) {
+		t.Run(fmt.Sprint(c.rule.Action, c.rule.Status), func(t *testing.T) {
 			p, o := start(t)
-			if c.method == "GET" {
-				o.kept["/b/k"] = want
+			if c.method == http.MethodGet {
+				o.kept["/b/k"] = content
 			}
 			p.Add(c.rule)
-			status, got, err := do(t.Context(), p, c.method, "/b/k", want)
+			status, got, err := do(t.Context(), p, c.method, "/b/k", content)
+			if err != nil {
+				status = 0
+			}
 			_, kept := o.get("/b/k")
-			c.check(t, status, got, err, kept)
+			if status != c.status || kept != c.kept || bytes.Equal(got, content) != c.intact {
+				t.Errorf("status %d, %v; kept by the server: %t; %d bytes of %d came back", status, err, kept, len(got), len(content))
+			}
+			if slowDown := bytes.Contains(got, []byte("<Code>SlowDown</Code>")); slowDown != (c.status == 503) {
+				t.Errorf("the answer is %q", got)
+			}
 			if p.Hits() != 1 {
 				t.Errorf("%d hits", p.Hits())
 			}
@@ -172,9 +148,17 @@ func TestRulesPick(t *testing.T) {
 	p.Add(Rule{Query: "uploads", Action: Status, Status: 400})
 	var got []int
 	for _, r := range []struct{ method, path string }{
-		{"PUT", "/b/x"}, {"GET", "/b/x"}, {"PUT", "/b/y"}, {"PUT", "/b/x"}, {"PUT", "/b/x"}, {"PUT", "/b/x"},
-		{"PUT", "/b/z?partNumber=3"}, {"PUT", "/b/z?partNumber=30"}, {"GET", "/b/z?partNumber=3"},
-		{"POST", "/b/z?uploads"}, {"POST", "/b/z?uploads"},
+		{"PUT", "/b/x"},
+		{"GET", "/b/x"},
+		{"PUT", "/b/y"},
+		{"PUT", "/b/x"},
+		{"PUT", "/b/x"},
+		{"PUT", "/b/x"},
+		{"PUT", "/b/z?partNumber=3"},
+		{"PUT", "/b/z?partNumber=30"},
+		{"GET", "/b/z?partNumber=3"},
+		{"POST", "/b/z?uploads"},
+		{"POST", "/b/z?uploads"},
 	} {
 		status, _, err := do(t.Context(), p, r.method, r.path, nil)
 		if err != nil {

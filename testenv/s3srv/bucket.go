@@ -31,16 +31,16 @@ func (b Bucket) URL(driver, prefix string) string {
 
 // Bucket makes an empty bucket for the test. On a server from the environment it
 // is emptied and removed at the end; a child's folder is removed with it.
-func (s *Server) Bucket(t testing.TB) Bucket {
-	t.Helper()
-	b, err := s.MakeBucket(t.Context())
+func (s *Server) Bucket(tb testing.TB) Bucket {
+	tb.Helper()
+	b, err := s.MakeBucket(tb.Context())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if s.dir == "" {
-		t.Cleanup(func() {
-			if err := s.removeBucket(context.WithoutCancel(t.Context()), b.Name); err != nil {
-				t.Errorf("remove bucket %s: %v", b.Name, err)
+		tb.Cleanup(func() {
+			if err := s.removeBucket(context.WithoutCancel(tb.Context()), b.Name); err != nil {
+				tb.Errorf("remove bucket %s: %v", b.Name, err)
 			}
 		})
 	}

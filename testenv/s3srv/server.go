@@ -79,17 +79,17 @@ func Main(m *testing.M) int {
 
 // Start returns the server of this test binary, or one that ends with the test
 // where TestMain is not Main.
-func Start(t testing.TB) *Server {
-	t.Helper()
+func Start(tb testing.TB) *Server {
+	tb.Helper()
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if !shared.inMain {
-		return StartOwn(t)
+		return StartOwn(tb)
 	}
 	if shared.server == nil {
 		s, err := Launch(context.Background())
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		shared.server = s
 	}
@@ -98,15 +98,15 @@ func Start(t testing.TB) *Server {
 
 // StartOwn starts a server for this test alone, which may crash it. It is
 // always a child: a server from the environment cannot be crashed.
-func StartOwn(t testing.TB) *Server {
-	t.Helper()
-	s, err := launchChild(t.Context())
+func StartOwn(tb testing.TB) *Server {
+	tb.Helper()
+	s, err := launchChild(tb.Context())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := s.Stop(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return s
@@ -160,7 +160,7 @@ func freePort(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer ln.Close()
+	defer func() { _ = ln.Close() }()
 	return ln.Addr().(*net.TCPAddr).Port, nil
 }
 

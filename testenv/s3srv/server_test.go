@@ -65,18 +65,15 @@ func TestCrash(t *testing.T) {
 }
 
 func TestServerFromEnvironment(t *testing.T) {
-	real := Start(t)
-	t.Setenv(envEndpoint, real.Endpoint)
+	running := Start(t)
+	t.Setenv(envEndpoint, running.Endpoint)
 	t.Setenv(envAccess, "")
 	if _, err := Launch(t.Context()); err == nil || !strings.Contains(err.Error(), envAccess) {
 		t.Errorf("without keys: %v", err)
 	}
-	t.Setenv(envAccess, real.AccessKey)
-	t.Setenv(envSecret, real.SecretKey)
-	s, err := Launch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Setenv(envAccess, running.AccessKey)
+	t.Setenv(envSecret, running.SecretKey)
+	s := launchHere(t)
 	var name string
 	t.Run("bucket", func(t *testing.T) {
 		name = s.Bucket(t).Name
@@ -105,6 +102,15 @@ func TestServerFromEnvironment(t *testing.T) {
 	if err := s.Stop(); err != nil {
 		t.Error(err)
 	}
+}
+
+func launchHere(t *testing.T) *Server {
+	t.Helper()
+	s, err := Launch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 func TestNoServerSaysWhatToDo(t *testing.T) {

@@ -128,9 +128,9 @@ func (c *client) DeleteOne(ctx context.Context, key string) error {
 
 // Fault reads minio-go's error. One without a status was not an answer, but for
 // the errors of single keys within DeleteMany.
-func (c *client) Fault(err error) s3wire.Fault {
-	var e miniogo.ErrorResponse
-	if !errors.As(err, &e) {
+func (*client) Fault(err error) s3wire.Fault {
+	e, ok := errors.AsType[miniogo.ErrorResponse](err)
+	if !ok {
 		return s3wire.Fault{}
 	}
 	return s3wire.Fault{Code: e.Code, Status: e.StatusCode, Message: e.Message, Region: e.Region}

@@ -12,8 +12,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(s3srv.Main(m)) }
 
-func open(t testing.TB, b s3srv.Bucket, change func(*minio.Config)) remote.Bucket {
-	t.Helper()
+func open(tb testing.TB, b s3srv.Bucket, change func(*minio.Config)) remote.Bucket {
+	tb.Helper()
 	c := minio.Config{
 		Bucket: b.Name, Prefix: "some/prefix", Endpoint: b.Endpoint, Region: b.Region,
 		Credentials: minio.Credentials{AccessKey: b.AccessKey, SecretKey: b.SecretKey},
@@ -23,7 +23,7 @@ func open(t testing.TB, b s3srv.Bucket, change func(*minio.Config)) remote.Bucke
 	}
 	bucket, err := minio.Open(c)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return bucket
 }
@@ -36,7 +36,10 @@ func TestAcceptance(t *testing.T) {
 		"md5":       func(c *minio.Config) { c.Checksum = "md5" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			buckettest.Run(t, func(t *testing.T) remote.Bucket { return open(t, srv.Bucket(t), change) })
+			buckettest.Run(t, func(t *testing.T) remote.Bucket {
+				t.Helper()
+				return open(t, srv.Bucket(t), change)
+			})
 		})
 	}
 }

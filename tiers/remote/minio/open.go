@@ -11,7 +11,6 @@
 package minio
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -34,7 +33,7 @@ type Credentials = s3wire.Credentials
 
 // Open makes a bucket. Nothing is sent: a bucket that is missing or denied shows
 // at the first call.
-func Open(_ context.Context, c Config) (remote.Bucket, error) {
+func Open(c Config) (remote.Bucket, error) {
 	c = c.WithDefaults()
 	if err := c.Valid(); err != nil {
 		return nil, fmt.Errorf("open bucket: %w", err)

@@ -131,19 +131,16 @@ func (c *client) DeleteOne(ctx context.Context, key string) error {
 }
 
 // Fault reads the SDK's two error types: one has the code, the other the status.
-func (c *client) Fault(err error) s3wire.Fault {
+func (*client) Fault(err error) s3wire.Fault {
 	var f s3wire.Fault
-	var api smithy.APIError
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		f.Code, f.Message = api.ErrorCode(), api.ErrorMessage()
 	}
-	var answer *smithyhttp.ResponseError
-	if errors.As(err, &answer) && answer.Response != nil {
+	if answer, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && answer.Response != nil {
 		f.Status = answer.HTTPStatusCode()
 		f.Region = answer.Response.Header.Get("X-Amz-Bucket-Region")
 	}
-	var signing *v4.SigningError
-	if f == (s3wire.Fault{}) && errors.As(err, &signing) {
+	if _, ok := errors.AsType[*v4.SigningError](err); ok && f == (s3wire.Fault{}) {
 		f = s3wire.Fault{Code: s3wire.NoCredentials, Message: err.Error()}
 	}
 	return f

@@ -12,8 +12,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(s3srv.Main(m)) }
 
-func open(t testing.TB, b s3srv.Bucket, change func(*s3.Config)) remote.Bucket {
-	t.Helper()
+func open(tb testing.TB, b s3srv.Bucket, change func(*s3.Config)) remote.Bucket {
+	tb.Helper()
 	c := s3.Config{
 		Bucket: b.Name, Prefix: "some/prefix", Endpoint: b.Endpoint, Region: b.Region,
 		Credentials: s3.Credentials{AccessKey: b.AccessKey, SecretKey: b.SecretKey},
@@ -21,9 +21,9 @@ func open(t testing.TB, b s3srv.Bucket, change func(*s3.Config)) remote.Bucket {
 	if change != nil {
 		change(&c)
 	}
-	bucket, err := s3.Open(t.Context(), c)
+	bucket, err := s3.Open(tb.Context(), c)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return bucket
 }
@@ -36,7 +36,10 @@ func TestAcceptance(t *testing.T) {
 		"md5":       func(c *s3.Config) { c.Checksum = "md5" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			buckettest.Run(t, func(t *testing.T) remote.Bucket { return open(t, srv.Bucket(t), change) })
+			buckettest.Run(t, func(t *testing.T) remote.Bucket {
+				t.Helper()
+				return open(t, srv.Bucket(t), change)
+			})
 		})
 	}
 }

@@ -5,44 +5,47 @@ import (
 	"testing"
 
 	"github.com/strandline-io/strandline/testenv/s3srv"
-	"github.com/strandline-io/strandline/tiers/remote"
 )
 
-// benchEach runs f for every driver and size against the test server.
-func benchEach(b *testing.B, f func(b *testing.B, bucket remote.Bucket, body []byte)) {
+var benchSizes = []int{256 << 10, 1 << 20, 16 << 20, 64 << 20}
+
+func benchName(driver string, size int) string {
+	return fmt.Sprintf("driver=%s/size=%dKiB", driver, size>>10)
+}
+
+func BenchmarkPut(b *testing.B) {
 	srv := s3srv.Start(b)
 	for driver := range drivers {
-		for _, size := range []int{256 << 10, 1 << 20, 16 << 20, 64 << 20} {
-			b.Run(fmt.Sprintf("driver=%s/size=%dKiB", driver, size>>10), func(b *testing.B) {
+		for _, size := range benchSizes {
+			b.Run(benchName(driver, size), func(b *testing.B) {
+				bucket, body := open(b, driver, srv.Bucket(b)), noise(1, size)
 				b.SetBytes(int64(size))
 				b.ReportAllocs()
-				f(b, open(b, driver, srv.Bucket(b)), noise(1, size))
+				for i := 0; b.Loop(); i++ {
+					mustPut(b, bucket, fmt.Sprint("k", i%4), body)
+				}
 			})
 		}
 	}
 }
 
-func BenchmarkPut(b *testing.B) {
-	benchEach(b, func(b *testing.B, bucket remote.Bucket, body []byte) {
-		for i := 0; b.Loop(); i++ {
-			if _, err := bucket.Put(b.Context(), fmt.Sprint("k", i%4), remote.BytesBody(body), remote.PutOptions{}); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
 func BenchmarkReadAt(b *testing.B) {
-	benchEach(b, func(b *testing.B, bucket remote.Bucket, body []byte) {
-		if _, err := bucket.Put(b.Context(), "k", remote.BytesBody(body), remote.PutOptions{}); err != nil {
-			b.Fatal(err)
+	srv := s3srv.Start(b)
+	for driver := range drivers {
+		for _, size := range benchSizes {
+			b.Run(benchName(driver, size), func(b *testing.B) {
+				bucket, body := open(b, driver, srv.Bucket(b)), noise(1, size)
+				mustPut(b, bucket, "k", body)
+				b.SetBytes(int64(size))
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := bucket.ReadAt(b.Context(), "k", body, 0); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
 		}
-		for b.Loop() {
-			if _, err := bucket.ReadAt(b.Context(), "k", body, 0); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
+	}
 }
 
 // BenchmarkReadAtParallel is what tiered reads do: ranges of 256 KiB of one big
@@ -53,9 +56,7 @@ func BenchmarkReadAtParallel(b *testing.B) {
 	for driver := range drivers {
 		b.Run("driver="+driver, func(b *testing.B) {
 			bucket := open(b, driver, srv.Bucket(b))
-			if _, err := bucket.Put(b.Context(), "k", remote.BytesBody(noise(1, size)), remote.PutOptions{}); err != nil {
-				b.Fatal(err)
-			}
+			mustPut(b, bucket, "k", noise(1, size))
 			b.SetBytes(chunk)
 			b.ReportAllocs()
 			b.SetParallelism(16)

@@ -29,8 +29,8 @@ type Client interface {
 	CompleteUpload(ctx context.Context, key, id string, parts []Part, whole Sum) (Stored, error)
 	AbortUpload(ctx context.Context, key, id string) error
 	ListUploads(ctx context.Context, r UploadsRequest) (UploadsPage, error)
-	// Fault is what err says of the store's answer; the zero value if there was
-	// none.
+	// Fault is what an error of the others says of the store's answer; the zero
+	// value if there was none.
 	Fault(err error) Fault
 }
 

@@ -44,11 +44,11 @@ func TestParseURL(t *testing.T) {
 }
 
 // wantSame compares configurations but for the clock.
-func wantSame(t *testing.T, what string, got, want Config) {
-	t.Helper()
+func wantSame(tb testing.TB, what string, got, want Config) {
+	tb.Helper()
 	got.Now, want.Now = nil, nil
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s: %+v, want %+v", what, got, want)
+		tb.Errorf("%s: %+v, want %+v", what, got, want)
 	}
 }
 

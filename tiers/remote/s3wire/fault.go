@@ -103,7 +103,7 @@ func (b *Bucket) fail(ctx context.Context, op, key string, e effect, f *flight, 
 	fault := b.client.Fault(err)
 	place := b.place(key)
 	if fault.Status == 0 && fault.Code == "" {
-		return b.noAnswer(ctx, op, place, e, f, err)
+		return noAnswer(ctx, op, place, e, f, err)
 	}
 	class := classify(fault)
 	detail := describe(fault, b.cfg)
@@ -122,7 +122,7 @@ func failf(op, place, format string, args ...any) error {
 }
 
 // noAnswer is the error of a request that got none.
-func (b *Bucket) noAnswer(ctx context.Context, op, place string, e effect, f *flight, err error) error {
+func noAnswer(ctx context.Context, op, place string, e effect, f *flight, err error) error {
 	cause := f.cause(err)
 	open := e != reads && f.reachedStore()
 	class := remote.ErrUnavailable
@@ -131,15 +131,24 @@ func (b *Bucket) noAnswer(ctx context.Context, op, place string, e effect, f *fl
 	}
 	switch {
 	case ctx.Err() != nil && open:
-		return failf(op, place, "%w: %w", remote.ErrUnknownOutcome, context.Cause(ctx))
+		return failf(op, place, "%w: %w", remote.ErrUnknownOutcome, ended(ctx))
 	case ctx.Err() != nil:
-		return remote.Fail(op, place, context.Cause(ctx))
+		return remote.Fail(op, place, ended(ctx))
 	case errors.Is(cause, errLocal):
 		return remote.Fail(op, place, cause)
 	case errors.Is(cause, context.DeadlineExceeded):
 		return failf(op, place, "%w: no answer in the time of one attempt", class)
 	}
 	return failf(op, place, "%w: %v", class, cause)
+}
+
+// ended says how a context ended and, where it knows, why.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // describe is the store's answer in words, with the setting to change where one

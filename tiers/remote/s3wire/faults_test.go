@@ -24,7 +24,8 @@ import (
 // TestReport062 shows that a driver sends each request once and that the same
 // body can be put again whole after the store refused it.
 func TestReport062FullBodyOnSecondAttempt(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		p := faultproxy.New(t, sb.Endpoint)
 		b := open(t, driver, sb, through(p.URL))
 		for _, size := range []int{1, 100_000, 5 << 20} {
@@ -46,7 +47,8 @@ func TestReport062FullBodyOnSecondAttempt(t *testing.T) {
 }
 
 func TestAnswersOfTheStore(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		p := faultproxy.New(t, sb.Endpoint)
 		b := open(t, driver, sb, through(p.URL))
 		absent := remote.PutOptions{If: remote.Cond{Absent: true}}
@@ -96,7 +98,8 @@ func without(errs []error, drop error) []error {
 
 // TestLostAnswer: the write happened, the answer did not come.
 func TestLostAnswer(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		p := faultproxy.New(t, sb.Endpoint)
 		b := open(t, driver, sb, through(p.URL))
 		for i, action := range []faultproxy.Action{faultproxy.DropAfter, faultproxy.StatusAfter} {
@@ -133,7 +136,8 @@ func TestNobodyThere(t *testing.T) {
 }
 
 func TestTimeLimits(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		body := noise(2, 4<<20)
 		mustPut(t, open(t, driver, sb), "k", body)
 		p := faultproxy.New(t, sb.Endpoint)
@@ -183,7 +187,8 @@ func TestUploadStalls(t *testing.T) {
 }
 
 func TestAttemptDeadline(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		p := faultproxy.New(t, sb.Endpoint)
 		p.Add(faultproxy.Rule{Action: faultproxy.Hang, Times: -1})
 		b := open(t, driver, sb, through(p.URL), func(c *s3wire.Config) { c.HTTP.Attempt = 100 * time.Millisecond })
@@ -203,7 +208,8 @@ func TestAttemptDeadline(t *testing.T) {
 // TestTruncatedPutNeverVisible: versitygw 1.8 publishes a body that was cut short
 // if no checksum came with it.
 func TestTruncatedPutNeverVisible(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		p := faultproxy.New(t, sb.Endpoint)
 		for _, checksum := range []string{s3wire.ChecksumCRC32C, s3wire.ChecksumMD5} {
 			b := open(t, driver, sb, through(p.URL), func(c *s3wire.Config) { c.Checksum = checksum })
@@ -222,7 +228,8 @@ func TestTruncatedPutNeverVisible(t *testing.T) {
 }
 
 func TestTruncatedGet(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		p := faultproxy.New(t, sb.Endpoint)
 		b := open(t, driver, sb, through(p.URL))
 		body := noise(4, 1<<20)
@@ -244,7 +251,8 @@ func TestTruncatedGet(t *testing.T) {
 // TestBitFlipIsTheReadersToFind: no store sends a checksum of a range, so it is
 // whoever reads that compares with the CRCs it keeps.
 func TestBitFlipIsTheReadersToFind(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		p := faultproxy.New(t, sb.Endpoint)
 		b := open(t, driver, sb, through(p.URL))
 		body := noise(5, 1<<20)
@@ -264,7 +272,8 @@ func TestBitFlipIsTheReadersToFind(t *testing.T) {
 // TestConnectionsAreUsedAgain: a read to the object's end or not, a missing
 // object, a write: all on one connection.
 func TestConnectionsAreUsedAgain(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		server := strict(t, sb.Endpoint, func(*http.Request) (int, string) { return 0, "" })
 		var opened atomic.Int32
 		server.Config.ConnState = func(_ net.Conn, s http.ConnState) {

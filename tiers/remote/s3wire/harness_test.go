@@ -29,12 +29,19 @@ var drivers = map[string]func(context.Context, s3wire.Config) (remote.Bucket, er
 	s3wire.DriverMinio: func(_ context.Context, c s3wire.Config) (remote.Bucket, error) { return minio.Open(c) },
 }
 
-// each runs f with every driver, on a bucket of its own.
-func each(t *testing.T, f func(t *testing.T, driver string, b s3srv.Bucket)) {
+// on is a test with one of the drivers, on a bucket of its own.
+type on struct {
+	*testing.T
+	driver string
+	bucket s3srv.Bucket
+}
+
+// each runs f with every driver.
+func each(t *testing.T, f func(t on)) {
 	t.Helper()
 	srv := s3srv.Start(t)
 	for name := range drivers {
-		t.Run(name, func(t *testing.T) { f(t, name, srv.Bucket(t)) })
+		t.Run(name, func(t *testing.T) { f(on{t, name, srv.Bucket(t)}) })
 	}
 }
 
@@ -47,8 +54,8 @@ func quick(c *s3wire.Config) {
 	c.HTTP.Header, c.HTTP.Stall = 150*time.Millisecond, 150*time.Millisecond
 }
 
-func open(t testing.TB, driver string, b s3srv.Bucket, changes ...change) remote.Bucket {
-	t.Helper()
+func open(tb testing.TB, driver string, b s3srv.Bucket, changes ...change) remote.Bucket {
+	tb.Helper()
 	c := s3wire.Config{
 		Bucket: b.Name, Prefix: "p", Endpoint: b.Endpoint, Region: b.Region,
 		Credentials: s3wire.Credentials{AccessKey: b.AccessKey, SecretKey: b.SecretKey},
@@ -56,13 +63,13 @@ func open(t testing.TB, driver string, b s3srv.Bucket, changes ...change) remote
 	for _, change := range changes {
 		change(&c)
 	}
-	bucket, err := drivers[driver](t.Context(), c)
+	bucket, err := drivers[driver](tb.Context(), c)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := bucket.Close(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return bucket
@@ -74,11 +81,11 @@ func noise(seed byte, n int) []byte {
 	return b
 }
 
-func mustPut(t *testing.T, b remote.Bucket, key string, body []byte) remote.Object {
-	t.Helper()
-	o, err := b.Put(t.Context(), key, remote.BytesBody(body), remote.PutOptions{})
+func mustPut(tb testing.TB, b remote.Bucket, key string, body []byte) remote.Object {
+	tb.Helper()
+	o, err := b.Put(tb.Context(), key, remote.BytesBody(body), remote.PutOptions{})
 	if err != nil {
-		t.Fatalf("put %s: %v", key, err)
+		tb.Fatalf("put %s: %v", key, err)
 	}
 	return o
 }
@@ -92,33 +99,33 @@ func readAll(ctx context.Context, b remote.Bucket, key string) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-func wantContent(t *testing.T, b remote.Bucket, key string, want []byte) {
-	t.Helper()
-	got, err := readAll(t.Context(), b, key)
+func wantContent(tb testing.TB, b remote.Bucket, key string, want []byte) {
+	tb.Helper()
+	got, err := readAll(tb.Context(), b, key)
 	if err != nil || !bytes.Equal(got, want) {
-		t.Fatalf("%s: %d bytes, %v, want %d bytes or they differ", key, len(got), err, len(want))
+		tb.Fatalf("%s: %d bytes, %v, want %d bytes or they differ", key, len(got), err, len(want))
 	}
 }
 
-func wantAbsent(t *testing.T, b remote.Bucket, key string) {
-	t.Helper()
-	if o, err := b.Stat(t.Context(), key); !errors.Is(err, remote.ErrNotFound) {
-		t.Fatalf("stat %s: %+v, %v, want that it is not there", key, o, err)
+func wantAbsent(tb testing.TB, b remote.Bucket, key string) {
+	tb.Helper()
+	if o, err := b.Stat(tb.Context(), key); !errors.Is(err, remote.ErrNotFound) {
+		tb.Fatalf("stat %s: %+v, %v, want that it is not there", key, o, err)
 	}
 }
 
 // wantErr checks that err is all of is and none of the others of the seam that
 // would mislead a caller.
-func wantErr(t *testing.T, err error, is ...error) {
-	t.Helper()
+func wantErr(tb testing.TB, err error, is ...error) {
+	tb.Helper()
 	for _, want := range is {
 		if !errors.Is(err, want) {
-			t.Errorf("error is %v, want %v", err, want)
+			tb.Errorf("error is %v, want %v", err, want)
 		}
 	}
 	for _, other := range []error{remote.ErrNotFound, remote.ErrPrecondition, remote.ErrUnknownOutcome, remote.ErrNoBucket, remote.ErrDenied, remote.ErrThrottled, remote.ErrChecksum} {
 		if errors.Is(err, other) && !contains(is, other) {
-			t.Errorf("error %v is %v too", err, other)
+			tb.Errorf("error %v is %v too", err, other)
 		}
 	}
 }
@@ -134,11 +141,11 @@ func contains(errs []error, target error) bool {
 
 // strict is a server in front of endpoint that refuses what refuse finds fault
 // with.
-func strict(t *testing.T, endpoint string, refuse func(*http.Request) (status int, code string)) *httptest.Server {
-	t.Helper()
+func strict(tb testing.TB, endpoint string, refuse func(*http.Request) (status int, code string)) *httptest.Server {
+	tb.Helper()
 	target, err := url.Parse(endpoint)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
@@ -152,7 +159,7 @@ func strict(t *testing.T, endpoint string, refuse func(*http.Request) (status in
 		}
 		proxy.ServeHTTP(w, r)
 	}))
-	t.Cleanup(server.Close)
+	tb.Cleanup(server.Close)
 	return server
 }
 

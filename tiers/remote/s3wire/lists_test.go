@@ -143,7 +143,8 @@ func TestReport137CancelledTransfersLeakNothing(t *testing.T) {
 	if testing.Short() {
 		rounds = 20
 	}
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		mustPut(t, open(t, driver, sb), "k", noise(1, 4<<20))
 		before := runtime.NumGoroutine()
 		b := open(t, driver, sb)
@@ -188,20 +189,21 @@ func abandon(ctx context.Context, b remote.Bucket, key string, body remote.Body,
 	}
 }
 
-func waitGoroutines(t *testing.T, limit int) {
-	t.Helper()
+func waitGoroutines(tb testing.TB, limit int) {
+	tb.Helper()
 	for range 1000 {
 		if runtime.NumGoroutine() <= limit {
 			return
 		}
-		waitABit(t)
+		waitABit(tb)
 	}
 	stacks := make([]byte, 1<<20)
-	t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), limit, stacks[:runtime.Stack(stacks, true)])
+	tb.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), limit, stacks[:runtime.Stack(stacks, true)])
 }
 
 func TestWrongSettings(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		const secret = "the-secret-that-must-not-show"
 		mustPut(t, open(t, driver, sb), "k", []byte("x"))
 		for name, c := range map[string]struct {
@@ -265,7 +267,8 @@ func TestWrongRegionIsNamed(t *testing.T) {
 // TestNoSuchObjectOrBucket: HEAD tells them apart only with a second request,
 // and that may fail.
 func TestNoSuchObjectOrBucket(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		p := faultproxy.New(t, sb.Endpoint)
 		b := open(t, driver, sb, through(p.URL))
 		wantAbsent(t, b, "k")

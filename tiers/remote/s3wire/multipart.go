@@ -100,7 +100,7 @@ func (b *Bucket) sendPart(ctx, gctx context.Context, key, id string, number int,
 	if err != nil {
 		return Part{}, 0, remote.Fail(op, b.place(key), err)
 	}
-	defer src.Close()
+	defer func() { _ = src.Close() }()
 	pctx, release := linger(ctx, gctx)
 	defer release()
 	rctx, f, done := b.attempt(pctx, c.n, 0)
@@ -167,7 +167,7 @@ func (b *Bucket) complete(ctx context.Context, key, id string, size int64, parts
 // was written; the whole Put may be tried again.
 func uploadGone(err error) error {
 	if errors.Is(err, remote.ErrNotFound) {
-		return failf("upload", "", "%w: it was dropped meanwhile: %v", remote.ErrUnavailable, err)
+		return failf("upload", "", "%w: it was dropped meanwhile: %s", remote.ErrUnavailable, err.Error())
 	}
 	return err
 }
@@ -192,7 +192,8 @@ func (b *Bucket) abandon(ctx context.Context, key, id string, err error) error {
 	if aerr == nil {
 		return err
 	}
-	return fmt.Errorf("%w (the unfinished upload stays for AbortStale: %v)", err, aerr)
+	// The second error is told, not wrapped: it says nothing of the object.
+	return fmt.Errorf("%w (the unfinished upload stays for AbortStale: %s)", err, aerr.Error())
 }
 
 // pause reports whether ctx left time for it.

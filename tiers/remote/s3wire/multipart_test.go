@@ -18,18 +18,19 @@ import (
 	"github.com/strandline-io/strandline/tiers/remote/s3wire"
 )
 
-func wantNoUploads(t *testing.T, sb s3srv.Bucket) {
-	t.Helper()
-	n, err := s3srv.Start(t).UnfinishedUploads(context.WithoutCancel(t.Context()), sb.Name)
+func wantNoUploads(tb testing.TB, sb s3srv.Bucket) {
+	tb.Helper()
+	n, err := s3srv.Start(tb).UnfinishedUploads(context.WithoutCancel(tb.Context()), sb.Name)
 	if err != nil || n != 0 {
-		t.Errorf("%d unfinished uploads are left, %v", n, err)
+		tb.Errorf("%d unfinished uploads are left, %v", n, err)
 	}
 }
 
 // TestMultipart: 40 MiB and a bit, in parts, read by the other driver.
 func TestMultipart(t *testing.T) {
 	body := noise(1, 40<<20+12345)
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		p := faultproxy.New(t, sb.Endpoint)
 		for _, checksum := range []string{s3wire.ChecksumCRC32C, s3wire.ChecksumMD5} {
 			p.Clear()
@@ -70,7 +71,8 @@ func countParts(p *faultproxy.Proxy) int {
 // part that fails, nor by a completion that fails.
 func TestReport137FailedUploadLeavesNothing(t *testing.T) {
 	body := remote.BytesBody(noise(2, 70<<20))
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		p := faultproxy.New(t, sb.Endpoint)
 		b := open(t, driver, sb, through(p.URL))
 		for name, c := range map[string]struct {
@@ -115,19 +117,20 @@ func TestReport137FailedUploadLeavesNothing(t *testing.T) {
 	})
 }
 
-func waitABit(t *testing.T) {
-	t.Helper()
+func waitABit(tb testing.TB) {
+	tb.Helper()
 	select {
 	case <-time.After(5 * time.Millisecond):
-	case <-t.Context().Done():
-		t.Fatal("the test ended")
+	case <-tb.Context().Done():
+		tb.Fatal("the test ended")
 	}
 }
 
 // TestLostCompletion: the object is there, or may be.
 func TestLostCompletion(t *testing.T) {
 	body := noise(3, 33<<20)
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		p := faultproxy.New(t, sb.Endpoint)
 		b := open(t, driver, sb, through(p.URL))
 		p.Add(faultproxy.Rule{Method: http.MethodPost, Query: "uploadId", Action: faultproxy.DropAfter})
@@ -141,7 +144,8 @@ func TestLostCompletion(t *testing.T) {
 // TestMultipartBadBodies are refused before anything is visible.
 func TestMultipartBadBodies(t *testing.T) {
 	body := remote.BytesBody(noise(4, 33<<20))
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		b := open(t, driver, sb)
 		_, err := b.Put(t.Context(), "k", remote.WithCRC(body, 12345), remote.PutOptions{})
 		wantErr(t, err, remote.ErrChecksum)
@@ -170,7 +174,8 @@ func (b brokenPart) Open(off, n int64) (io.ReadSeekCloser, error) {
 }
 
 func TestConditionalBodiesAreSmall(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		b := open(t, driver, sb)
 		absent := remote.PutOptions{If: remote.Cond{Absent: true}}
 		if _, err := b.Put(t.Context(), "k", remote.BytesBody(make([]byte, s3wire.MaxConditional+1)), absent); err == nil {
@@ -185,7 +190,8 @@ func TestConditionalBodiesAreSmall(t *testing.T) {
 
 // TestAbortStale drops old uploads below the prefix and no others.
 func TestAbortStale(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		p := faultproxy.New(t, sb.Endpoint)
 		leave := func(prefix string) {
 			p.Clear()
@@ -217,7 +223,8 @@ func TestAbortStale(t *testing.T) {
 func TestReport063StrictStores(t *testing.T) {
 	t.Setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
 	t.Setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_supported")
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		var mu sync.Mutex
 		var refused []string
 		refuseIf := func(bad func(*http.Request) string) func(*http.Request) (int, string) {
@@ -290,7 +297,8 @@ func TestReport063StrictStores(t *testing.T) {
 }
 
 func TestRefusedChecksumNamesTheSetting(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		for _, fault := range []faultproxy.Rule{
 			{Action: faultproxy.Status, Status: 501, Code: "NotImplemented"},
 			{Action: faultproxy.Status, Status: 400, Code: "UnsupportedChecksum"},
@@ -307,7 +315,8 @@ func TestRefusedChecksumNamesTheSetting(t *testing.T) {
 
 // TestDamagedUpload: the store finds a body that changed on the way.
 func TestDamagedUpload(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		server := strict(t, sb.Endpoint, func(r *http.Request) (int, string) {
 			if r.Method == http.MethodPut {
 				b, _ := io.ReadAll(r.Body)

@@ -37,7 +37,7 @@ func (b *Bucket) putOne(ctx context.Context, key string, body remote.Body, cond 
 	if err != nil {
 		return remote.Object{}, remote.Fail("put", b.place(key), err)
 	}
-	defer src.Close()
+	defer func() { _ = src.Close() }()
 	rctx, f, done := b.attempt(ctx, size, 0)
 	defer done()
 	cond.ETag = TrimETag(cond.ETag)

@@ -105,7 +105,7 @@ func (b *Bucket) ReadAt(ctx context.Context, key string, dst []byte, off int64) 
 	if err != nil {
 		return 0, b.fail(ctx, "read", key, reads, f, err)
 	}
-	defer body.Close()
+	defer func() { _ = body.Close() }()
 	o, err := b.object(key, h, off)
 	if err != nil {
 		return 0, err
@@ -113,10 +113,10 @@ func (b *Bucket) ReadAt(ctx context.Context, key string, dst []byte, off int64) 
 	want := min(int64(len(dst)), o.Size-off)
 	n, err := io.ReadFull(body, dst[:want])
 	if err != nil {
-		return n, b.noAnswer(ctx, "read", b.place(key), reads, f, err)
+		return n, noAnswer(ctx, "read", b.place(key), reads, f, err)
 	}
 	if err := drain(body, h.Length-want); err != nil {
-		return n, b.noAnswer(ctx, "read", b.place(key), reads, f, err)
+		return n, noAnswer(ctx, "read", b.place(key), reads, f, err)
 	}
 	if n < len(dst) {
 		return n, io.EOF
@@ -193,7 +193,7 @@ func (r *objectReader) Read(p []byte) (int, error) {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return n, r.b.noAnswer(r.ctx, "get", r.b.place(r.key), reads, r.flight, err)
+	return n, noAnswer(r.ctx, "get", r.b.place(r.key), reads, r.flight, err)
 }
 
 // Close gives the connection back if the whole body was read.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/strandline-io/strandline/testenv/faultproxy"
-	"github.com/strandline-io/strandline/testenv/s3srv"
 	"github.com/strandline-io/strandline/tiers/remote"
 	"github.com/strandline-io/strandline/tiers/remote/s3wire"
 )
@@ -26,7 +25,8 @@ func soon() remote.RetryOptions {
 // TestReport062RetriedPutSendsTheWholeBody: the store refuses the first request of
 // each object, or of each part.
 func TestReport062RetriedPutSendsTheWholeBody(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		p := faultproxy.New(t, sb.Endpoint)
 		b := remote.WithRetry(open(t, driver, sb, through(p.URL)), soon())
 		for _, size := range []int{0, 100_000, 5 << 20, 33 << 20} {
@@ -67,7 +67,8 @@ func count(p *faultproxy.Proxy, method string) int {
 // TestLostConditionalPutSucceeds: a repetition would fail on the success of the
 // first try.
 func TestLostConditionalPutSucceeds(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		p := faultproxy.New(t, sb.Endpoint)
 		b := remote.WithRetry(open(t, driver, sb, through(p.URL)), soon())
 		etag := ""
@@ -87,7 +88,8 @@ func TestLostConditionalPutSucceeds(t *testing.T) {
 
 // TestStormPasses: half of all requests fail for a while, in every way.
 func TestStormPasses(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		p := faultproxy.New(t, sb.Endpoint)
 		b := remote.WithRetry(open(t, driver, sb, through(p.URL)), soon())
 		for i, action := range []faultproxy.Action{faultproxy.Status, faultproxy.Reset, faultproxy.DropAfter, faultproxy.Truncate, faultproxy.CutRequest} {
@@ -116,7 +118,8 @@ func TestStormPasses(t *testing.T) {
 
 // TestReadResumes where the body broke off.
 func TestReadResumes(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		p := faultproxy.New(t, sb.Endpoint)
 		b := remote.WithRetry(open(t, driver, sb, through(p.URL), quick), soon())
 		body := noise(9, 8<<20)
@@ -131,7 +134,8 @@ func TestReadResumes(t *testing.T) {
 }
 
 func TestSelfTest(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		b := open(t, driver, sb)
 		if err := remote.SelfTest(t.Context(), b); err != nil {
 			t.Error(err)
@@ -144,7 +148,8 @@ func TestSelfTest(t *testing.T) {
 
 // TestCallersCause keeps both the kind of end and its reason.
 func TestCallersCause(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		b := open(t, driver, sb)
 		reason := errors.New("the claim was lost")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -158,7 +163,8 @@ func TestCallersCause(t *testing.T) {
 
 // TestEarlyEnd: a reader that is closed early, or never read, holds nothing up.
 func TestEarlyEnd(t *testing.T) {
-	each(t, func(t *testing.T, driver string, sb s3srv.Bucket) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
 		b := open(t, driver, sb)
 		mustPut(t, b, "k", noise(1, 8<<20))
 		for range 5 {
