@@ -51,7 +51,9 @@ func (p *opening) openLast(s *segment) (ok bool, err error) {
 	var errs [3]error
 	s.offsets, errs[0] = decodeOffsetIndex(offsets, size)
 	s.times, errs[1] = decodeTimeIndex(times)
-	s.aborted, errs[2] = decodeTxnIndex(txns)
+	if s.aborted, errs[2] = decodeTxnIndex(txns); errs[2] == nil {
+		errs[2] = within(s.aborted, s.base, p.saved.clean)
+	}
 	if err := errors.Join(errs[:]...); err != nil {
 		p.o.Log.Warn("an index is damaged", "segment", s.path(logSuffix), "err", err)
 		s.offsets, s.times, s.aborted = nil, nil, nil
@@ -259,6 +261,9 @@ func (p *opening) openTxnIndex(i int) error {
 		return err
 	}
 	if s.aborted, err = decodeTxnIndex(b); err == nil {
+		err = within(s.aborted, s.base, s.next)
+	}
+	if err == nil {
 		return nil
 	}
 	p.o.Log.Warn("a transaction index is damaged and made again", "segment", s.path(logSuffix), "err", err)
@@ -267,6 +272,14 @@ func (p *opening) openTxnIndex(i int) error {
 		return err
 	}
 	return p.writeFile(s.path(txnSuffix), encodeTxnIndex(s.aborted))
+}
+
+// within checks that the markers of a transaction index are in its segment.
+func within(txns []AbortedTxn, base, next tiers.Offset) error {
+	if n := len(txns); n > 0 && (txns[0].Last < base || txns[n-1].Last >= next) {
+		return fmt.Errorf("markers at %d to %d are not in [%d,%d)", txns[0].Last, txns[n-1].Last, base, next)
+	}
+	return nil
 }
 
 // findAborted makes the transaction index of the last of segs again.

@@ -317,10 +317,15 @@ func checkIndexed(t *testing.T, l *Log, all []byte, when string) {
 			continue
 		}
 		fresh.addTime()
-		f, err := s.Files(seg.base)
+		offsets, err := fsys.ReadFile(l.o.FS, seg.path(indexSuffix))
 		must(t, err)
-		if !bytes.Equal(f.OffsetIndex, encodeOffsetIndex(fresh.offsets)) || !bytes.Equal(f.TimeIndex, encodeTimeIndex(fresh.times)) {
-			t.Errorf("%s: index files of %d: %x and %x, want %x and %x", when, seg.base, f.OffsetIndex, f.TimeIndex, encodeOffsetIndex(fresh.offsets), encodeTimeIndex(fresh.times))
+		times, err := fsys.ReadFile(l.o.FS, seg.path(timeSuffix))
+		must(t, err)
+		if !bytes.Equal(offsets, encodeOffsetIndex(fresh.offsets)) || !bytes.Equal(times, encodeTimeIndex(fresh.times)) {
+			t.Errorf("%s: index files of %d: %x and %x, want %x and %x", when, seg.base, offsets, times, encodeOffsetIndex(fresh.offsets), encodeTimeIndex(fresh.times))
+		}
+		if f, err := s.Files(seg.base); err != nil || !bytes.Equal(f.OffsetIndex, offsets) || !bytes.Equal(f.TimeIndex, times) {
+			t.Errorf("%s: the copier gets %+v of %d, %v", when, f, seg.base, err)
 		}
 	}
 }

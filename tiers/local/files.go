@@ -1,13 +1,13 @@
 package local
 
 import (
-	"errors"
-
 	"github.com/strandline-io/strandline/tiers"
+	"github.com/strandline-io/strandline/tiers/batch"
 	"github.com/strandline-io/strandline/tiers/fsys"
 )
 
-// Files opens the closed segment with this base for the copier.
+// Files opens the closed segment with this base for the copier. A segment with a
+// damaged batch is an error of kind CorruptMessage.
 func (s *Snapshot) Files(base tiers.Offset) (*SegmentFiles, error) {
 	i := s.floor(base)
 	seg := s.segs[i]
@@ -28,23 +28,18 @@ func (s *Snapshot) Files(base tiers.Offset) (*SegmentFiles, error) {
 	return f, nil
 }
 
-// indexFiles reads the index files, or makes what they should hold of the log.
+// indexFiles makes what the index files must hold of the log itself, and so reads
+// every batch of the segment: what goes to the bucket is sound, and has indexes
+// that fit it, whatever happened to the files on disk.
 func (s *segment) indexFiles(facts Segment, interval int64) (offsets, times []byte, err error) {
-	offsets, err = fsys.ReadFile(s.fs, s.index.path())
-	if err == nil {
-		_, err = decodeOffsetIndex(offsets, facts.Size)
-	}
-	times, terr := fsys.ReadFile(s.fs, s.time.path())
-	if terr == nil {
-		_, terr = decodeTimeIndex(times)
-	}
-	if err = errors.Join(err, terr); err == nil {
-		return offsets, times, nil
-	}
-	s.distrust(err)
+	w := newWalker(s.log, facts.Size, facts.Next, int(min(scanWindow, max(facts.Size, batch.HeaderSize))))
 	fresh := &segment{base: s.base, next: s.base, newest: -1, newestAt: s.base}
-	if _, err = fresh.refill(newWalker(s.log, facts.Size, facts.Next, hopWindow), facts.Next, interval); err != nil {
-		return nil, nil, err
+	for fresh.size < facts.Size {
+		h, _, err := w.batch(fresh.size, fresh.next)
+		if err != nil {
+			return nil, nil, err
+		}
+		fresh.add(h, fresh.size, interval)
 	}
 	fresh.addTime()
 	return encodeOffsetIndex(fresh.offsets), encodeTimeIndex(fresh.times), nil

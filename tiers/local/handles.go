@@ -27,8 +27,10 @@ type file struct {
 	cache *handles
 	flag  int
 
-	name string  // guarded by cache.mu
-	h    *handle // guarded by cache.mu
+	name   string  // guarded by cache.mu
+	h      *handle // guarded by cache.mu
+	owners int     // segments that it is of; guarded by cache.mu
+	doomed bool    // it is removed when the last owner lets go; guarded by cache.mu
 }
 
 // handle is an open file and how many use it.
@@ -40,7 +42,7 @@ type handle struct {
 }
 
 func (c *handles) file(fs fsys.FS, name string, flag int) *file {
-	return &file{fs: fs, cache: c, flag: flag, name: name}
+	return &file{fs: fs, cache: c, flag: flag, name: name, owners: 1}
 }
 
 // acquire returns the open file; the caller must release it.
@@ -153,6 +155,44 @@ func (f *file) close() {
 	if h != nil {
 		closeAll([]fsys.File{h.File})
 	}
+}
+
+// share counts one more owner.
+func (f *file) share() *file {
+	f.cache.mu.Lock()
+	defer f.cache.mu.Unlock()
+	f.owners++
+	return f
+}
+
+// doom has the file removed when the last owner lets go of it.
+func (f *file) doom() {
+	f.cache.mu.Lock()
+	defer f.cache.mu.Unlock()
+	f.doomed = true
+}
+
+func (f *file) isDoomed() bool {
+	f.cache.mu.Lock()
+	defer f.cache.mu.Unlock()
+	return f.doomed
+}
+
+// letGo ends an ownership. With the last one the file is closed and, if it is
+// doomed, removed.
+func (f *file) letGo() error {
+	f.cache.mu.Lock()
+	f.owners--
+	last, remove, name := f.owners == 0, f.doomed, f.name
+	f.cache.mu.Unlock()
+	if !last {
+		return nil
+	}
+	f.close()
+	if !remove {
+		return nil
+	}
+	return removeIfThere(f.fs, name)
 }
 
 // rename gives the file another name; readers follow, even if there is no such

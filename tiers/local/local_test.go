@@ -105,7 +105,13 @@ func (n *node) file(base tiers.Offset, suffix string) string {
 	return path.Join(genDir(n.options().Dir, 1), fileName(base, suffix))
 }
 
-func must(t testing.TB, err error) {
+// failer is a test or a rapid check.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+func must(t failer, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +166,7 @@ func put(l *Log, bs ...[]byte) error {
 }
 
 // readAll reads [from, end) in pieces of at most size bytes.
-func readAll(t testing.TB, s *Snapshot, from, end tiers.Offset, size int) []byte {
+func readAll(t failer, s *Snapshot, from, end tiers.Offset, size int) []byte {
 	t.Helper()
 	var out []byte
 	for from < end {

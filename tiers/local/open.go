@@ -27,7 +27,8 @@ type opening struct {
 	snapshots map[tiers.Offset]bool      // offsets of the producer snapshots
 	names     map[string]bool            // of all files in the folder
 
-	found   []*segment // by base
+	found   []*segment   // by base
+	began   tiers.Offset // where the lineage on disk begins, NoOffset if that is not known
 	ends    tiers.Lineage
 	decided bool   // ends is the lineage of the whole log
 	onDisk  []byte // leader-epoch-checkpoint
@@ -197,8 +198,8 @@ func (p *opening) start() tiers.Offset {
 	switch {
 	case p.saved.start != tiers.NoOffset:
 		return p.saved.start
-	case len(p.ends) > 0:
-		return min(p.ends[0].Start, p.found[0].base)
+	case p.began != tiers.NoOffset:
+		return p.began
 	}
 	return p.found[0].base
 }
@@ -211,7 +212,10 @@ func (p *opening) readLineage() error {
 		return err
 	}
 	lineage, derr := decodeEpochs(b)
-	p.ends, p.onDisk, p.decided = lineage, b, derr == nil
+	p.ends, p.onDisk, p.decided, p.began = lineage, b, derr == nil, tiers.NoOffset
+	if derr == nil && len(lineage) > 0 {
+		p.began = lineage[0].Start
+	}
 	if derr != nil {
 		p.o.Log.Warn("the leader epoch checkpoint is damaged and made again from the log", "file", path.Join(p.dir, epochFile), "err", derr)
 	}

@@ -1,8 +1,6 @@
 package local
 
 import (
-	"errors"
-	"io/fs"
 	"path"
 	"sync"
 	"sync/atomic"
@@ -35,7 +33,6 @@ type segment struct {
 	windows *windows
 
 	refs   atomic.Int32
-	doomed atomic.Bool // the files go with the last reference
 	warned atomic.Bool // that the index is damaged
 
 	mu         sync.RWMutex
@@ -113,16 +110,9 @@ func (s *segment) release() {
 	if s.refs.Add(-1) > 0 {
 		return
 	}
-	names := []string{s.log.path(), s.index.path(), s.time.path()}
-	s.log.close()
-	s.index.close()
-	s.time.close()
-	if !s.doomed.Load() {
-		return
-	}
-	for _, name := range names {
-		if err := s.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.out.Warn("a dropped file could not be removed; the next start tries again", "file", name, "err", err)
+	for _, f := range []*file{s.log, s.index, s.time} {
+		if err := f.letGo(); err != nil {
+			s.out.Warn("a dropped file could not be removed; the next start tries again", "err", err)
 		}
 	}
 }

@@ -83,7 +83,7 @@ func (l *Log) cutTo(o tiers.Offset) error {
 	}
 	l.setSegments(append(slices.Clone(l.segs[:keep-1]), last))
 	_, l.end = last.extent()
-	l.flushed.Store(min(l.flushed.Load(), int64(l.end)))
+	l.flushed.Store(int64(l.end)) // shorten has synced what stays
 	l.high.Store(min(l.high.Load(), int64(l.end)))
 	l.logStart.Store(min(l.logStart.Load(), int64(l.end)))
 	l.reserved = 0
@@ -101,6 +101,7 @@ func (l *Log) shorten(old *segment, o tiers.Offset) (*segment, error) {
 		l.dirty = nil
 	}
 	s := newSegment(&l.o, l.dir, old.base)
+	s.log = old.log.share()
 	size, next := old.extent()
 	h, err := s.log.acquire()
 	if err != nil {
@@ -208,8 +209,8 @@ func (l *Log) forgetSegment(s *segment) error {
 
 // drop takes a segment out of the folder; its files go when no reader has it any
 // more. The .log goes first and durably: a crash leaves no hole between the
-// segments, and side files alone never make a log. Unless doomed is set after an
-// error, nothing was changed.
+// segments, and side files alone never make a log. If the .log is not
+// doomed after an error, nothing was changed.
 func (l *Log) drop(s *segment) error {
 	l.removals++
 	gone := fmt.Sprintf(".%d%s", l.removals, deletedSuffix)
@@ -217,10 +218,11 @@ func (l *Log) drop(s *segment) error {
 		s.log.called(s.path(logSuffix))
 		return err
 	}
-	s.doomed.Store(true)
+	s.log.doom()
 	err := l.o.FS.SyncDir(l.dir)
 	// The names must be given up in any case: another segment may get them.
 	for _, f := range []*file{s.index, s.time} {
+		f.doom()
 		if rerr := f.rename(f.path() + gone); rerr != nil && !isNotExist(rerr) {
 			err = errors.Join(err, rerr)
 		}
@@ -239,7 +241,7 @@ func (l *Log) DropBefore(o tiers.Offset) error {
 	var err error
 	for ; err == nil && n < len(l.segs)-1 && l.segs[n+1].base <= o; n++ {
 		s := l.segs[n]
-		if err = l.drop(s); err != nil && !s.doomed.Load() {
+		if err = l.drop(s); err != nil && !s.log.isDoomed() {
 			break
 		}
 	}

@@ -52,7 +52,7 @@ func decodeTxnIndex(b []byte) ([]AbortedTxn, error) {
 		switch v := be.Uint16(b[i:]); {
 		case v != 0:
 			return nil, fmt.Errorf("entry %d has version %d, only 0 is known", n, v)
-		case a.First < 0 || a.Last < a.First || n > 0 && a.Last <= entries[n-1].Last:
+		case a.First < 0 || a.Last <= a.First || n > 0 && a.Last <= entries[n-1].Last:
 			return nil, fmt.Errorf("entry %d ([%d,%d]) does not follow the one before it", n, a.First, a.Last)
 		}
 		entries = append(entries, a)

@@ -37,7 +37,7 @@ type walker struct {
 	// upto is the end of the segment's offsets. The CRC does not cover a batch's
 	// base offset, so a wrong one shows only by its neighbours.
 	upto tiers.Offset
-	buf []byte
+	buf  []byte
 
 	at, n int64 // the window holds bytes [at, at+n)
 	bytes int64 // read so far
