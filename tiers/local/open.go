@@ -213,8 +213,11 @@ func (p *opening) readLineage() error {
 	}
 	lineage, derr := decodeEpochs(b)
 	p.ends, p.onDisk, p.decided, p.began = lineage, b, derr == nil, tiers.NoOffset
-	if derr == nil && len(lineage) > 0 {
+	switch known := p.o.Empty.Lineage; {
+	case len(lineage) > 0:
 		p.began = lineage[0].Start
+	case derr != nil && len(known) > 0:
+		p.began = known[0].Start
 	}
 	if derr != nil {
 		p.o.Log.Warn("the leader epoch checkpoint is damaged and made again from the log", "file", path.Join(p.dir, epochFile), "err", derr)
