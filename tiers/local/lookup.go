@@ -63,8 +63,9 @@ func (s *segment) floorInFile(rel int64) (e offsetEntry, ok bool, err error) {
 	if err != nil {
 		return e, false, err
 	}
-	var page [indexPage]byte
-	b, err := narrow(s.index, page[:], n, offsetEntrySize, func(b []byte) bool { return int64(readOffsetEntry(b).rel) > rel })
+	page := s.windows.get()
+	defer s.windows.put(page)
+	b, err := narrow(s.index, page[:indexPage], n, offsetEntrySize, func(b []byte) bool { return int64(readOffsetEntry(b).rel) > rel })
 	if err != nil {
 		return e, false, err
 	}
@@ -82,8 +83,9 @@ func (s *segment) floorTimeInFile(ts int64) (e timeEntry, ok bool, err error) {
 		return e, false, err
 	}
 	above := func(b []byte) bool { return int64(binary.BigEndian.Uint64(b)) > ts }
-	var page [indexPage]byte
-	b, err := narrow(s.time, page[:], n, timeEntrySize, above)
+	page := s.windows.get()
+	defer s.windows.put(page)
+	b, err := narrow(s.time, page[:indexPage], n, timeEntrySize, above)
 	if err != nil {
 		return e, false, err
 	}
