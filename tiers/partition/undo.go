@@ -17,9 +17,6 @@ type undoing struct {
 	rows  []tiers.RemoteSegment
 	busy  bool
 	retry backoff
-	// unsettled are copies of which nobody knows whether they are finished. The
-	// next reading of the rows decides.
-	unsettled []tiers.RemoteSegment
 }
 
 // onUndo puts a segment on the list.
@@ -34,20 +31,12 @@ func (s *state) onUndo(seg tiers.RemoteSegment) {
 // are left over unless the copy under way owns them.
 func (s *state) onRows(rows []tiers.RemoteSegment) {
 	s.onIndex(rows)
-	byID := make(map[tiers.SegmentID]tiers.SegmentState, len(rows))
 	for _, row := range rows {
-		byID[row.ID] = row.State
 		ours := s.copying != nil && s.copying.seg.ID == row.ID
 		if row.State != tiers.CopyFinished && !ours {
 			s.onUndo(row)
 		}
 	}
-	for _, seg := range s.undo.unsettled {
-		if byID[seg.ID] == 0 {
-			s.onUndo(seg) // objects without a row
-		}
-	}
-	s.undo.unsettled = nil
 }
 
 // onPlanUndo starts the next removal.
@@ -103,6 +92,15 @@ func (j undoJob) markDeleted(ctx context.Context, registry Registry) (gone bool,
 	return true, nil
 }
 
+// onRemoved takes a removed row out of the picture, if it was in it.
+func (s *state) onRemoved(id tiers.SegmentID) {
+	for _, to := range []tiers.SegmentState{tiers.DeleteStarted, tiers.DeleteFinished} {
+		if x, err := s.index.Move(id, to); err == nil {
+			s.index = x
+		}
+	}
+}
+
 type undoDone struct {
 	undoJob
 	err error
@@ -115,6 +113,7 @@ func (r undoDone) on(s *state) {
 	if r.err == nil || stale { // stale: the segment is somebody else's business now
 		u.rows = slices.DeleteFunc(u.rows, func(o tiers.RemoteSegment) bool { return o.ID == r.seg.ID })
 		u.retry = backoff{}
+		s.onRemoved(r.seg.ID)
 		s.log.Debug("removed what a copy left behind", "base", r.seg.Base, "id", r.seg.ID, "stale", stale)
 		return
 	}

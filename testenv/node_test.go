@@ -1,0 +1,189 @@
+package testenv_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/strandline-io/strandline/testenv"
+	"github.com/strandline-io/strandline/tiers/remote"
+	"github.com/strandline-io/strandline/tiers/remote/memory"
+)
+
+func kafka(t *testing.T, n *testenv.Node, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(n.KafkaAddr())}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	return cl
+}
+
+// write produces n values of about 100 bytes one after the other, from a number
+// on, each acknowledged.
+func write(t *testing.T, n *testenv.Node, from, count int) {
+	t.Helper()
+	ctx, cancel := n.Context()
+	defer cancel()
+	cl := kafka(t, n, kgo.DefaultProduceTopic("log"))
+	for i := from; i < from+count; i++ {
+		if err := cl.ProduceSync(ctx, &kgo.Record{Value: fmt.Appendf(nil, "%090d", i)}).FirstErr(); err != nil {
+			t.Fatalf("record %d: %v", i, err)
+		}
+	}
+	cl.Close()
+}
+
+// expect consumes from the start and wants exactly the values 0 to count.
+func expect(t *testing.T, n *testenv.Node, count int) {
+	t.Helper()
+	ctx, cancel := n.Context()
+	defer cancel()
+	cl := kafka(t, n, kgo.ConsumeTopics("log"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	for i := 0; i < count; {
+		fs := cl.PollFetches(ctx)
+		if err := fs.Err(); err != nil {
+			t.Fatalf("after %d of %d records: %v", i, count, err)
+		}
+		fs.EachRecord(func(r *kgo.Record) {
+			if want := fmt.Sprintf("%090d", i); string(r.Value) != want || r.Offset != int64(i) {
+				t.Fatalf("offset %d holds %s, want offset %d", r.Offset, r.Value, i)
+			}
+			i++
+		})
+	}
+	cl.Close()
+}
+
+func settings() map[string]string { return map[string]string{"segment.bytes": "2048"} }
+
+// TestPowerCuts: whatever was acknowledged in fsync mode is there after a power
+// loss, and after another one during the life that followed.
+func TestPowerCuts(t *testing.T) {
+	n := testenv.Start(t)
+	n.CreateTopic("log", 1, settings())
+	total := 0
+	for seed := range uint64(6) {
+		write(t, n, total, 30)
+		total += 30
+		n = n.Reopen(seed)
+		expect(t, n, total)
+	}
+}
+
+// TestRebuildOfANode: everything that was copied comes back on an empty disk.
+func TestRebuildOfANode(t *testing.T) {
+	n := testenv.Start(t)
+	n.CreateTopic("log", 1, settings())
+	write(t, n, 0, 100)
+	ctx, cancel := n.Context()
+	defer cancel()
+	if err := n.Admin().Roll(ctx, "log", 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Admin().Copy(ctx, "log", 0, true); err != nil {
+		t.Fatal(err)
+	}
+	n = n.Rebuild()
+	expect(t, n, 100)
+	write(t, n, 100, 20)
+	expect(t, n, 120)
+	n = n.Reopen(1)
+	expect(t, n, 120)
+}
+
+// TestBucketDown: while the bucket does not answer, producing and consuming go
+// on; afterwards everything is copied.
+func TestBucketDown(t *testing.T) {
+	n := testenv.Start(t)
+	n.CreateTopic("log", 1, settings())
+	n.Bucket.Add(memory.Fault{Key: "topics/", Sticky: true, Err: remote.ErrUnavailable})
+	write(t, n, 0, 100)
+	expect(t, n, 100)
+	n.Bucket.Clear()
+	ctx, cancel := n.Context()
+	defer cancel()
+	if err := n.Admin().Copy(ctx, "log", 0, true); err != nil {
+		t.Fatal(err)
+	}
+	if n.Bucket.Keys("topics/") == nil {
+		t.Fatal("nothing was copied")
+	}
+	n = n.Rebuild()
+	expect(t, n, int(rebuiltEnd(t, n)))
+}
+
+func rebuiltEnd(t *testing.T, n *testenv.Node) int64 {
+	t.Helper()
+	ctx, cancel := n.Context()
+	defer cancel()
+	d, err := n.Admin().Topic(ctx, "log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Detail[0].LogEnd == 0 {
+		t.Fatal("nothing came back")
+	}
+	return d.Detail[0].LogEnd
+}
+
+// TestCrashAtEachPointOfACopy: the power goes at each border of a copy. Nothing
+// is lost, and after the restart the segment is in the bucket once, with no
+// object that nothing names.
+func TestCrashAtEachPointOfACopy(t *testing.T) {
+	for _, point := range []string{"copy.planned", "copy.started", "copy.uploaded", "copy.finished"} {
+		t.Run(point, func(t *testing.T) {
+			n := testenv.Start(t)
+			n.CreateTopic("log", 1, settings())
+			gate := n.Scheduler.Hold(point, "log")
+			write(t, n, 0, 60)
+			gate.Wait(t)
+			n = n.Reopen(7)
+			expect(t, n, 60)
+			ctx, cancel := n.Context()
+			defer cancel()
+			if err := n.Admin().Copy(ctx, "log", 0, true); err != nil {
+				t.Fatal(err)
+			}
+			noOrphans(t, n)
+			n = n.Rebuild()
+			expect(t, n, int(rebuiltEnd(t, n)))
+		})
+	}
+}
+
+// noOrphans waits until every object of a segment is one that the partition
+// lists, two per segment.
+func noOrphans(t *testing.T, n *testenv.Node) {
+	t.Helper()
+	ctx, cancel := n.Context()
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	var seen string
+	for {
+		segments, err := n.Admin().Segments(ctx, "log", 0)
+		if err != nil {
+			t.Fatalf("%v; last seen: %s", err, seen)
+		}
+		named := 0
+		for _, s := range segments {
+			if s.Tier != "local" {
+				named++
+			}
+		}
+		keys := n.Bucket.Keys("topics/")
+		if len(keys) == 2*named {
+			return
+		}
+		seen = fmt.Sprintf("%d objects, %d segments: %v %+v", len(keys), named, keys, segments)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatal(seen)
+		}
+	}
+}
