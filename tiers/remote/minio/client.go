@@ -129,6 +129,9 @@ func (c *client) DeleteOne(ctx context.Context, key string) error {
 // Fault reads minio-go's error. One without a status was not an answer, but for
 // the errors of single keys within DeleteMany.
 func (*client) Fault(err error) s3wire.Fault {
+	if errors.Is(err, errNoKeys) {
+		return s3wire.Fault{Code: s3wire.NoCredentials, Message: errNoKeys.Error()}
+	}
 	e, ok := errors.AsType[miniogo.ErrorResponse](err)
 	if !ok {
 		return s3wire.Fault{}

@@ -2,6 +2,7 @@ package minio_test
 
 import (
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/strandline-io/strandline/testenv/s3srv"
@@ -31,9 +32,8 @@ func open(tb testing.TB, b s3srv.Bucket, change func(*minio.Config)) remote.Buck
 func TestAcceptance(t *testing.T) {
 	srv := s3srv.Start(t)
 	for name, change := range map[string]func(*minio.Config){
-		"prefix":    nil,
-		"no prefix": func(c *minio.Config) { c.Prefix = "" },
-		"md5":       func(c *minio.Config) { c.Checksum = "md5" },
+		"crc32c": nil,
+		"md5":    func(c *minio.Config) { c.Checksum = "md5" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			buckettest.Run(t, func(t *testing.T) remote.Bucket {
@@ -41,5 +41,28 @@ func TestAcceptance(t *testing.T) {
 				return open(t, srv.Bucket(t), change)
 			})
 		})
+	}
+}
+
+// TestNoPrefix: the whole bucket is ours, and a prefix sees only its own part.
+func TestNoPrefix(t *testing.T) {
+	sb := s3srv.Start(t).Bucket(t)
+	whole, part := open(t, sb, func(c *minio.Config) { c.Prefix = "" }), open(t, sb, nil)
+	for _, b := range []remote.Bucket{whole, part} {
+		if _, err := b.Put(t.Context(), "k", remote.BytesBody([]byte("x")), remote.PutOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for b, want := range map[remote.Bucket][]string{whole: {"k", "some/prefix/k"}, part: {"k"}} {
+		var got []string
+		for o, err := range b.List(t.Context(), remote.ListOptions{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, o.Key)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s lists %q, want %q", b, got, want)
+		}
 	}
 }

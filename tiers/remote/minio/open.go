@@ -16,7 +16,6 @@ import (
 	"net/url"
 
 	miniogo "github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/strandline-io/strandline/tiers/remote"
 	"github.com/strandline-io/strandline/tiers/remote/s3wire"
@@ -46,19 +45,6 @@ func Open(c Config) (remote.Bucket, error) {
 	}
 	m.core = core
 	return s3wire.NewBucket(s3wire.DriverMinio, c, m, t), nil
-}
-
-// keys are the static keys, or a chain that renews what expires.
-func keys(c Config) *credentials.Credentials {
-	if k := c.Credentials; !k.IsZero() {
-		return credentials.NewStaticV4(k.AccessKey, k.SecretKey, k.SessionToken)
-	}
-	return credentials.NewChainCredentials([]credentials.Provider{
-		&credentials.EnvAWS{},
-		&credentials.EnvMinio{},
-		&credentials.FileAWSCredentials{},
-		&credentials.IAM{Client: &http.Client{Transport: http.DefaultTransport}},
-	})
 }
 
 // connect makes a client that sends over t.

@@ -140,7 +140,7 @@ func (*client) Fault(err error) s3wire.Fault {
 		f.Status = answer.HTTPStatusCode()
 		f.Region = answer.Response.Header.Get("X-Amz-Bucket-Region")
 	}
-	if _, ok := errors.AsType[*v4.SigningError](err); ok && f == (s3wire.Fault{}) {
+	if errors.Is(err, errNoKeys) {
 		f = s3wire.Fault{Code: s3wire.NoCredentials, Message: err.Error()}
 	}
 	return f

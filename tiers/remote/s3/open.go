@@ -13,6 +13,7 @@ package s3
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -69,7 +70,23 @@ func provider(ctx context.Context, c Config) (aws.CredentialsProvider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: the default chain of credentials: %w", remote.ErrDenied, err)
 	}
-	return chain.Credentials, nil
+	return role{chain.Credentials}, nil
+}
+
+// errNoKeys marks that the chain found none, or could not ask for them.
+var errNoKeys = errors.New("no keys")
+
+// role marks the errors of a chain, which the SDK would have look like those of
+// the store.
+type role struct{ chain aws.CredentialsProvider }
+
+// Retrieve is of aws.CredentialsProvider.
+func (r role) Retrieve(ctx context.Context) (aws.Credentials, error) {
+	keys, err := r.chain.Retrieve(ctx)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errNoKeys, err)
+	}
+	return keys, err
 }
 
 // noRedirect hands a redirect to the caller: its signature would not fit where
