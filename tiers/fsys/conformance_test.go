@@ -21,15 +21,16 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]func(t *testing.T) (fsys.FS, string){
-		"os": func(t *testing.T) (fsys.FS, string) { return fsys.OS{}, t.TempDir() },
+		"os": func(t *testing.T) (fsys.FS, string) { t.Helper(); return fsys.OS{}, t.TempDir() },
 		"mem": func(t *testing.T) (fsys.FS, string) {
+			t.Helper()
 			m := mem.New()
 			must(t, m.MkdirAll("/some/dir", 0o755))
 			return m, "/some/dir"
 		},
-		"faulty": func(t *testing.T) (fsys.FS, string) { return fsys.NewFaulty(fsys.OS{}), t.TempDir() },
+		"faulty": func(t *testing.T) (fsys.FS, string) { t.Helper(); return fsys.NewFaulty(fsys.OS{}), t.TempDir() },
 	}
-	checks := map[string]func(*testing.T, fsys.FS, string){
+	checks := map[string]func(on){
 		"read and write": checkReadWrite, "open flags": checkOpenFlags, "truncate": checkTruncate, "append": checkAppend,
 		"names": checkNames, "rename": checkRename, "link": checkLink, "remove": checkRemove, "folders": checkFolders,
 		"unlinked file": checkUnlinked, "closed file": checkClosed, "lock": checkLock, "preallocate": checkPreallocate,
@@ -40,10 +41,17 @@ func TestConformance(t *testing.T) {
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				f, dir := open(t)
-				check(t, f, dir)
+				check(on{t, f, dir})
 			})
 		}
 	}
+}
+
+// on is what a check works on.
+type on struct {
+	t   *testing.T
+	fs  fsys.FS
+	dir string
 }
 
 func must(t *testing.T, err error) {
@@ -100,7 +108,8 @@ func list(t *testing.T, f fsys.FS, dir string) string {
 	return fmt.Sprint(names)
 }
 
-func checkReadWrite(t *testing.T, f fsys.FS, dir string) {
+func checkReadWrite(c on) {
+	t, f, dir := c.t, c.fs, c.dir
 	file := create(t, f, path.Join(dir, "a"), "hello")
 	defer file.Close()
 	want(t, "name", file.Name(), path.Join(dir, "a"))
@@ -133,7 +142,8 @@ func checkReadWrite(t *testing.T, f fsys.FS, dir string) {
 	want(t, "read on after five bytes were written", b[0], 0)
 }
 
-func checkOpenFlags(t *testing.T, f fsys.FS, dir string) {
+func checkOpenFlags(c on) {
+	t, f, dir := c.t, c.fs, c.dir
 	name := path.Join(dir, "a")
 	_, err := f.OpenFile(name, os.O_RDWR, 0)
 	wantErr(t, "open missing", err, fs.ErrNotExist)
@@ -144,13 +154,13 @@ func checkOpenFlags(t *testing.T, f fsys.FS, dir string) {
 	ro, err := f.OpenFile(name, os.O_RDONLY, 0)
 	must(t, err)
 	defer ro.Close()
-	if _, err := ro.Write([]byte("x")); err == nil {
+	if _, err = ro.Write([]byte("x")); err == nil {
 		t.Fatal("a file opened for reading took a write")
 	}
 	wo, err := f.OpenFile(name, os.O_WRONLY, 0)
 	must(t, err)
 	defer wo.Close()
-	if _, err := wo.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
+	if _, err = wo.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
 		t.Fatalf("read of a file opened for writing: %v", err)
 	}
 	trunc, err := f.OpenFile(name, os.O_WRONLY|os.O_TRUNC, 0)
@@ -165,7 +175,8 @@ func checkOpenFlags(t *testing.T, f fsys.FS, dir string) {
 	}
 }
 
-func checkTruncate(t *testing.T, f fsys.FS, dir string) {
+func checkTruncate(c on) {
+	t, f, dir := c.t, c.fs, c.dir
 	file := create(t, f, path.Join(dir, "a"), "0123456789")
 	defer file.Close()
 	must(t, file.Truncate(4))
@@ -179,7 +190,8 @@ func checkTruncate(t *testing.T, f fsys.FS, dir string) {
 	want(t, "zeros after a cut", content(t, f, file.Name()), string(bytes.Repeat([]byte("x"), 4097))+string(make([]byte, 9000-4097)))
 }
 
-func checkAppend(t *testing.T, f fsys.FS, dir string) {
+func checkAppend(c on) {
+	t, f, dir := c.t, c.fs, c.dir
 	name := path.Join(dir, "a")
 	put(t, f, name, "one")
 	file, err := f.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
@@ -193,7 +205,8 @@ func checkAppend(t *testing.T, f fsys.FS, dir string) {
 	}
 }
 
-func checkNames(t *testing.T, f fsys.FS, dir string) {
+func checkNames(c on) {
+	t, f, dir := c.t, c.fs, c.dir
 	for _, name := range []string{"b", "a", "c.log", "C"} {
 		put(t, f, path.Join(dir, name), name)
 	}
@@ -214,7 +227,8 @@ func checkNames(t *testing.T, f fsys.FS, dir string) {
 	wantErr(t, "sync missing folder", f.SyncDir(path.Join(dir, "none")), fs.ErrNotExist)
 }
 
-func checkRename(t *testing.T, f fsys.FS, dir string) {
+func checkRename(c on) {
+	t, f, dir := c.t, c.fs, c.dir
 	a, b := path.Join(dir, "a"), path.Join(dir, "b")
 	put(t, f, a, "A")
 	put(t, f, b, "B")
@@ -238,7 +252,8 @@ func checkRename(t *testing.T, f fsys.FS, dir string) {
 	}
 }
 
-func checkLink(t *testing.T, f fsys.FS, dir string) {
+func checkLink(c on) {
+	t, f, dir := c.t, c.fs, c.dir
 	a, b := path.Join(dir, "a"), path.Join(dir, "b")
 	put(t, f, a, "A")
 	must(t, f.Link(a, b))
@@ -254,7 +269,8 @@ func checkLink(t *testing.T, f fsys.FS, dir string) {
 	want(t, "other name after removal", content(t, f, b), "X")
 }
 
-func checkRemove(t *testing.T, f fsys.FS, dir string) {
+func checkRemove(c on) {
+	t, f, dir := c.t, c.fs, c.dir
 	wantErr(t, "remove missing", f.Remove(path.Join(dir, "a")), fs.ErrNotExist)
 	put(t, f, path.Join(dir, "a"), "A")
 	must(t, f.Remove(path.Join(dir, "a")))
@@ -270,7 +286,8 @@ func checkRemove(t *testing.T, f fsys.FS, dir string) {
 	want(t, "list", list(t, f, dir), "[]")
 }
 
-func checkFolders(t *testing.T, f fsys.FS, dir string) {
+func checkFolders(c on) {
+	t, f, dir := c.t, c.fs, c.dir
 	must(t, f.MkdirAll(path.Join(dir, "x/y"), 0o755))
 	must(t, f.MkdirAll(path.Join(dir, "x/y"), 0o755))
 	must(t, fsys.MkdirAllSync(f, path.Join(dir, "x/y/z/w"), 0o755))
@@ -278,14 +295,15 @@ func checkFolders(t *testing.T, f fsys.FS, dir string) {
 	must(t, err)
 	want(t, "is a folder", st.IsDir(), true)
 	put(t, f, path.Join(dir, "file"), "")
-	if err := f.MkdirAll(path.Join(dir, "file/below"), 0o755); err == nil {
+	if err = f.MkdirAll(path.Join(dir, "file/below"), 0o755); err == nil {
 		t.Fatal("a folder was made below a file")
 	}
 	_, err = f.Stat(path.Join(dir, "none"))
 	wantErr(t, "stat missing", err, fs.ErrNotExist)
 }
 
-func checkUnlinked(t *testing.T, f fsys.FS, dir string) {
+func checkUnlinked(c on) {
+	t, f, dir := c.t, c.fs, c.dir
 	file := create(t, f, path.Join(dir, "a"), "still here")
 	defer file.Close()
 	must(t, f.Remove(path.Join(dir, "a")))
@@ -296,7 +314,8 @@ func checkUnlinked(t *testing.T, f fsys.FS, dir string) {
 	want(t, "read of a removed file", string(b), "still here")
 }
 
-func checkClosed(t *testing.T, f fsys.FS, dir string) {
+func checkClosed(c on) {
+	t, f, dir := c.t, c.fs, c.dir
 	file := create(t, f, path.Join(dir, "a"), "x")
 	must(t, file.Close())
 	_, err := file.Write([]byte("y"))
@@ -308,7 +327,8 @@ func checkClosed(t *testing.T, f fsys.FS, dir string) {
 	wantErr(t, "close", file.Close(), fs.ErrClosed)
 }
 
-func checkLock(t *testing.T, f fsys.FS, dir string) {
+func checkLock(c on) {
+	t, f, dir := c.t, c.fs, c.dir
 	name := path.Join(dir, "lock")
 	l, err := f.Lock(name)
 	must(t, err)
@@ -320,7 +340,8 @@ func checkLock(t *testing.T, f fsys.FS, dir string) {
 	must(t, l.Close())
 }
 
-func checkPreallocate(t *testing.T, f fsys.FS, dir string) {
+func checkPreallocate(c on) {
+	t, f, dir := c.t, c.fs, c.dir
 	file := create(t, f, path.Join(dir, "a"), "x")
 	defer file.Close()
 	must(t, file.Preallocate(1<<20))
@@ -331,7 +352,8 @@ func checkPreallocate(t *testing.T, f fsys.FS, dir string) {
 	must(t, file.Truncate(1))
 }
 
-func checkFree(t *testing.T, f fsys.FS, dir string) {
+func checkFree(c on) {
+	t, f, dir := c.t, c.fs, c.dir
 	free, total, err := f.Free(dir)
 	must(t, err)
 	if free <= 0 || total < free {
@@ -341,7 +363,8 @@ func checkFree(t *testing.T, f fsys.FS, dir string) {
 	wantErr(t, "free of a missing folder", err, fs.ErrNotExist)
 }
 
-func checkWhole(t *testing.T, f fsys.FS, dir string) {
+func checkWhole(c on) {
+	t, f, dir := c.t, c.fs, c.dir
 	name := path.Join(dir, "a")
 	_, err := fsys.ReadFile(f, name)
 	wantErr(t, "read missing", err, fs.ErrNotExist)
@@ -351,7 +374,8 @@ func checkWhole(t *testing.T, f fsys.FS, dir string) {
 	want(t, "list", list(t, f, dir), "[a]")
 }
 
-func checkConcurrent(t *testing.T, f fsys.FS, dir string) {
+func checkConcurrent(c on) {
+	t, f, dir := c.t, c.fs, c.dir
 	file := create(t, f, path.Join(dir, "a"), string(bytes.Repeat([]byte{7}, 64<<10)))
 	defer file.Close()
 	var wg sync.WaitGroup

@@ -11,11 +11,24 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 )
 
 // ErrLocked is returned by Lock when another process, or another caller in this
 // one, holds the lock.
 var ErrLocked = errors.New("locked by another process")
+
+// The flags of OpenFile, which are those of package os, for whoever must not
+// import that.
+const (
+	ReadOnly  = os.O_RDONLY
+	WriteOnly = os.O_WRONLY
+	ReadWrite = os.O_RDWR
+	Append    = os.O_APPEND
+	Create    = os.O_CREATE
+	Exclusive = os.O_EXCL // with Create: the file must not exist
+	Truncate  = os.O_TRUNC
+)
 
 // FS is what the tiers need of a file system. Errors satisfy errors.Is with
 // fs.ErrNotExist and fs.ErrExist where those apply.

@@ -33,15 +33,13 @@ const (
 	OpMutation = OpCreate | OpWrite | OpTruncate | OpAnySync | OpPreallocate | OpRename | OpLink | OpRemove | OpRemoveAll | OpMkdir
 )
 
-var kindNames = [...]string{
-	"create", "open", "write", "truncate", "sync", "syncdata", "preallocate", "read", "close", "rename", "link",
-	"remove", "removeall", "mkdir", "syncdir", "readdir", "stat", "lock", "free",
-}
-
 // String lists the kinds in k.
 func (k Kind) String() string {
 	var names []string
-	for i, name := range kindNames {
+	for i, name := range []string{
+		"create", "open", "write", "truncate", "sync", "syncdata", "preallocate", "read", "close", "rename", "link",
+		"remove", "removeall", "mkdir", "syncdir", "readdir", "stat", "lock", "free",
+	} {
 		if k&(1<<i) != 0 {
 			names = append(names, name)
 		}

@@ -28,3 +28,5 @@ func preallocate(f *os.File, size int64) error {
 	}
 	return err
 }
+
+func blockSize(s *unix.Statfs_t) int64 { return int64(s.Bsize) }

@@ -22,9 +22,9 @@ func diskFree(name string) (free, total int64, err error) {
 	for {
 		err = unix.Statfs(name, &s)
 		if err == nil {
-			return int64(s.Bavail) * int64(s.Bsize), int64(s.Blocks) * int64(s.Bsize), nil
+			return int64(s.Bavail) * blockSize(&s), int64(s.Blocks) * blockSize(&s), nil
 		}
-		if err != unix.EINTR { //nolint:errorlint // a bare errno
+		if err != unix.EINTR {
 			return 0, 0, err
 		}
 	}

@@ -19,7 +19,7 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	st, err := f.Stat()
 	if err != nil {
 		return nil, err

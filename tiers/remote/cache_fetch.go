@@ -165,7 +165,7 @@ func (c *Cache) loadChunks(meta *SegmentMeta, i int64, run []*flight[[]byte]) {
 		c.failRest(meta, i, run, shortIsDamaged(err))
 		return
 	}
-	defer body.Close()
+	defer func() { _ = body.Close() }() // it was only read
 	for k, f := range run {
 		f.val, f.err = c.readChunk(ctx, meta, i+int64(k), body)
 		if f.err != nil && !errors.Is(f.err, ErrChecksum) {

@@ -157,11 +157,10 @@ func TestReport060SlowStoreMakesProgress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, remote.CacheOptions{ReadAhead: -1})
-		slow := func(op memory.Op) (release chan struct{}) {
-			release = make(chan struct{})
+		slow := func(op memory.Op) {
+			release := make(chan struct{})
 			f.b.Add(memory.Fault{Ops: op, Hold: release})
 			time.AfterFunc(3*time.Second, func() { close(release) })
-			return release
 		}
 		slow(memory.OpReadAt)
 		slow(memory.OpGet)

@@ -14,8 +14,7 @@ func register[C prometheus.Collector](r prometheus.Registerer, c C) C {
 		return c
 	}
 	err := r.Register(c)
-	var there prometheus.AlreadyRegisteredError
-	if errors.As(err, &there) {
+	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 		if old, ok := there.ExistingCollector.(C); ok {
 			return old
 		}

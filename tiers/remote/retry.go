@@ -266,9 +266,9 @@ func (r *retrier) Delete(ctx context.Context, keys ...string) error {
 // AbortStale starts again after a failure.
 func (r *retrier) AbortStale(ctx context.Context, olderThan time.Duration) (total int, err error) {
 	err = r.do(ctx, "abort stale uploads", "", 0, func(ctx context.Context) error {
-		n, err := r.Bucket.AbortStale(ctx, olderThan)
+		n, aerr := r.Bucket.AbortStale(ctx, olderThan)
 		total += n
-		return err
+		return aerr
 	})
 	return total, err
 }

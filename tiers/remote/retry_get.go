@@ -19,9 +19,11 @@ func (r *retrier) Get(ctx context.Context, key string, rg Range) (io.ReadCloser,
 	for {
 		body, stop, o, err := r.open(ctx, key, rg)
 		if err == nil {
-			off, end, err := rg.Span(o.Size)
-			if err != nil { // the store gave a body all the same
-				return nil, Object{}, errors.Join(Fail("get", key, err), body.Close())
+			off, end, spanErr := rg.Span(o.Size)
+			if spanErr != nil { // the store gave a body all the same
+				_ = body.Close()
+				stop(nil)
+				return nil, Object{}, Fail("get", key, spanErr)
 			}
 			return &resumed{r: r, ctx: ctx, key: key, etag: o.ETag, off: off, end: end, body: body, stop: stop}, o, nil
 		}

@@ -103,7 +103,7 @@ func (r *retrier) readBack(ctx context.Context, key string, body Body, cond Cond
 	if err != nil {
 		return Object{}, changed, err
 	}
-	defer stored.Close()
+	defer func() { _ = stored.Close() }() // it was only read
 	same := out.Size == body.Size()
 	if same {
 		if same, err = sameBytes(stored, body); err != nil {
@@ -126,7 +126,7 @@ func sameBytes(stored io.Reader, body Body) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read the body: %w", err)
 	}
-	defer sent.Close()
+	defer func() { _ = sent.Close() }() // it was only read
 	a, b := make([]byte, 32<<10), make([]byte, 32<<10)
 	for {
 		n, errA := io.ReadFull(stored, a)

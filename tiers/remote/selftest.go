@@ -84,7 +84,7 @@ func (s *selfTest) get(ctx context.Context, key string, r Range) (string, Object
 	if err != nil {
 		return "", o, err
 	}
-	defer body.Close()
+	defer func() { _ = body.Close() }() // it was only read
 	content, err := io.ReadAll(body)
 	return string(content), o, err
 }
@@ -187,7 +187,7 @@ func (s *selfTest) conditions(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("create an object that must not exist: %w", err)
 	}
-	if err := s.refused(ctx, key, Cond{Absent: true}, "If-None-Match: * on an object that exists"); err != nil {
+	if err = s.refused(ctx, key, Cond{Absent: true}, "If-None-Match: * on an object that exists"); err != nil {
 		return err
 	}
 	second, err := s.put(ctx, key, "second", Cond{ETag: first.ETag})

@@ -106,9 +106,3 @@ func (c *content) truncate(size int64) {
 	}
 	c.size = size
 }
-
-func (c *content) bytes() []byte {
-	b := make([]byte, c.size)
-	c.readAt(b, 0)
-	return b
-}

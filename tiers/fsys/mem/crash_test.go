@@ -419,7 +419,7 @@ func TestFullDisk(t *testing.T) {
 	if n != 400 || !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("wrote %d, %v", n, err)
 	}
-	if err := f.Preallocate(1001); !errors.Is(err, syscall.ENOSPC) {
+	if err = f.Preallocate(1001); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
 	_, err = f.WriteAt([]byte("over"), 0) // no more room is needed for that

@@ -204,6 +204,6 @@ func (s fileStat) Size() int64        { return s.size }
 func (s fileStat) Mode() fs.FileMode  { return s.mode }
 func (s fileStat) ModTime() time.Time { return s.mtime }
 func (s fileStat) IsDir() bool        { return s.mode.IsDir() }
-func (s fileStat) Sys() any           { return nil }
+func (fileStat) Sys() any             { return nil }
 
 func sortedNames(m map[string]*inode) []string { return slices.Sorted(maps.Keys(m)) }

@@ -8,13 +8,13 @@ import (
 	"io"
 	"slices"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/strandline-io/strandline/tiers/remote"
 )
 
-func checkCRC(t *testing.T, b remote.Bucket) {
+func checkCRC(c on) {
+	t, b := c.t, c.b
 	body := noise(3, 100_000)
 	put(t, b, "k", body)
 	o, err := b.Stat(t.Context(), "k")
@@ -29,7 +29,8 @@ func checkCRC(t *testing.T, b remote.Bucket) {
 	}
 }
 
-func checkWrongCRC(t *testing.T, b remote.Bucket) {
+func checkWrongCRC(c on) {
+	t, b := c.t, c.b
 	body := noise(4, 70_000)
 	wrong := remote.WithCRC(remote.BytesBody(body), remote.CRC32C(body)+1)
 	_, err := b.Put(t.Context(), "k", wrong, remote.PutOptions{})
@@ -83,7 +84,8 @@ func (b longBody) Open(off, n int64) (io.ReadSeekCloser, error) {
 	return b.Body.Open(off, min(n, b.Body.Size()-off))
 }
 
-func checkBadBodies(t *testing.T, b remote.Bucket) {
+func checkBadBodies(c on) {
+	t, b := c.t, c.b
 	broken := errors.New("the disk is broken")
 	body := remote.BytesBody(noise(5, 300_000))
 	crc, err := remote.BodyCRC32C(body)
@@ -105,7 +107,8 @@ func checkBadBodies(t *testing.T, b remote.Bucket) {
 	wantAbsent(t, b, "k")
 }
 
-func checkCancelledPut(t *testing.T, b remote.Bucket) {
+func checkCancelledPut(c on) {
+	t, b := c.t, c.b
 	body := remote.BytesBody(noise(6, 3<<20))
 	crc, err := remote.BodyCRC32C(body)
 	if err != nil {
@@ -124,7 +127,8 @@ func checkCancelledPut(t *testing.T, b remote.Bucket) {
 	}
 }
 
-func checkCancelled(t *testing.T, b remote.Bucket) {
+func checkCancelled(c on) {
+	t, b := c.t, c.b
 	put(t, b, "k", []byte("x"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -149,7 +153,8 @@ func checkCancelled(t *testing.T, b remote.Bucket) {
 	wantBytes(t, "get", got, []byte("x"))
 }
 
-func checkReadAfterWrite(t *testing.T, b remote.Bucket) {
+func checkReadAfterWrite(c on) {
+	t, b := c.t, c.b
 	for i := range 50 {
 		key := fmt.Sprintf("raw/%d", i)
 		put(t, b, key, []byte(key))
@@ -165,7 +170,8 @@ func checkReadAfterWrite(t *testing.T, b remote.Bucket) {
 	}
 }
 
-func checkTorn(t *testing.T, b remote.Bucket) {
+func checkTorn(c on) {
+	t, b := c.t, c.b
 	content := func(w int) []byte { return bytes.Repeat([]byte{byte('a' + w)}, 200_000+w*50_000) }
 	put(t, b, "k", content(0))
 	stop := make(chan struct{})
@@ -201,7 +207,8 @@ func checkTorn(t *testing.T, b remote.Bucket) {
 	readers.Wait()
 }
 
-func checkAbortStale(t *testing.T, b remote.Bucket) {
+func checkAbortStale(c on) {
+	t, b := c.t, c.b
 	put(t, b, "k", []byte("x"))
 	if _, err := b.AbortStale(t.Context(), 0); err != nil {
 		t.Fatal(err)
@@ -213,7 +220,8 @@ func checkAbortStale(t *testing.T, b remote.Bucket) {
 	wantBytes(t, "get", got, []byte("x"))
 }
 
-func checkName(t *testing.T, b remote.Bucket) {
+func checkName(c on) {
+	t, b := c.t, c.b
 	if b.String() == "" {
 		t.Fatal("the bucket has no name")
 	}

@@ -25,7 +25,7 @@ func Run(t *testing.T, open func(t *testing.T) remote.Bucket) {
 	t.Helper()
 	for _, c := range []struct {
 		name  string
-		check func(*testing.T, remote.Bucket)
+		check func(on)
 	}{
 		{"round trip", checkRoundTrip},
 		{"body is read from its offset", checkBodySection},
@@ -58,9 +58,15 @@ func Run(t *testing.T, open func(t *testing.T) remote.Bucket) {
 					t.Errorf("close: %v", err)
 				}
 			})
-			c.check(t, b)
+			c.check(on{t, b})
 		})
 	}
+}
+
+// on is what a check works on.
+type on struct {
+	t *testing.T
+	b remote.Bucket
 }
 
 // noise is reproducible bytes that do not compress.
@@ -122,7 +128,8 @@ func wantAbsent(t *testing.T, b remote.Bucket, key string) {
 	}
 }
 
-func checkRoundTrip(t *testing.T, b remote.Bucket) {
+func checkRoundTrip(c on) {
+	t, b := c.t, c.b
 	for _, size := range []int{0, 1, 4095, 1 << 20, 5<<20 + 17} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			key := fmt.Sprintf("a/%d.log", size)
@@ -146,7 +153,8 @@ func checkRoundTrip(t *testing.T, b remote.Bucket) {
 	}
 }
 
-func checkBodySection(t *testing.T, b remote.Bucket) {
+func checkBodySection(c on) {
+	t, b := c.t, c.b
 	all := noise(1, 1000)
 	body := remote.ReaderAtBody(bytes.NewReader(all), 100, 500)
 	if _, err := b.Put(t.Context(), "section", body, remote.PutOptions{}); err != nil {
@@ -156,7 +164,8 @@ func checkBodySection(t *testing.T, b remote.Bucket) {
 	wantBytes(t, "get", got, all[100:600])
 }
 
-func checkRanges(t *testing.T, b remote.Bucket) {
+func checkRanges(c on) {
+	t, b := c.t, c.b
 	const size = 3000
 	body := noise(2, size)
 	put(t, b, "r", body)
@@ -196,7 +205,8 @@ func checkRanges(t *testing.T, b remote.Bucket) {
 	wantErr(t, "read of an empty object", err, remote.ErrRange)
 }
 
-func checkMissing(t *testing.T, b remote.Bucket) {
+func checkMissing(c on) {
+	t, b := c.t, c.b
 	_, _, err := b.Get(t.Context(), "none/at/all", remote.Range{})
 	wantErr(t, "get", err, remote.ErrNotFound)
 	_, _, err = b.Get(t.Context(), "none/at/all", remote.Range{Off: 5, Len: 5})
@@ -208,7 +218,8 @@ func checkMissing(t *testing.T, b remote.Bucket) {
 	wantAbsent(t, b, "folder")
 }
 
-func checkKeys(t *testing.T, b remote.Bucket) {
+func checkKeys(c on) {
+	t, b := c.t, c.b
 	put(t, b, "good", []byte("x"))
 	for _, key := range []string{"", "/", "/a", "a/", "a//b", "a b", "über", "a\x00b", "../a", "a/./b", "a\\b", "a+b", "a%20b", string(bytes.Repeat([]byte("x"), 201))} {
 		_, err := b.Put(t.Context(), key, remote.BytesBody(nil), remote.PutOptions{})
@@ -227,7 +238,8 @@ func checkKeys(t *testing.T, b remote.Bucket) {
 	wantBytes(t, "long key", got, []byte("long"))
 }
 
-func checkOverwrite(t *testing.T, b remote.Bucket) {
+func checkOverwrite(c on) {
+	t, b := c.t, c.b
 	first := put(t, b, "k", []byte("first, the longer one"))
 	second := put(t, b, "k", []byte("second"))
 	if first.ETag == second.ETag {

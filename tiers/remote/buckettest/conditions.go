@@ -33,7 +33,8 @@ func conditional(t *testing.T, b remote.Bucket) bool {
 	return false
 }
 
-func checkAbsent(t *testing.T, b remote.Bucket) {
+func checkAbsent(c on) {
+	t, b := c.t, c.b
 	if !conditional(t, b) {
 		return
 	}
@@ -61,7 +62,8 @@ func insist(call func() error) error {
 	}
 }
 
-func checkAbsentRace(t *testing.T, b remote.Bucket) {
+func checkAbsentRace(c on) {
+	t, b := c.t, c.b
 	if !conditional(t, b) {
 		return
 	}
@@ -95,7 +97,8 @@ func checkAbsentRace(t *testing.T, b remote.Bucket) {
 	}
 }
 
-func checkMatch(t *testing.T, b remote.Bucket) {
+func checkMatch(c on) {
+	t, b := c.t, c.b
 	if !conditional(t, b) {
 		return
 	}
@@ -119,7 +122,8 @@ func checkMatch(t *testing.T, b remote.Bucket) {
 	}
 }
 
-func checkCounter(t *testing.T, b remote.Bucket) {
+func checkCounter(c on) {
+	t, b := c.t, c.b
 	if !conditional(t, b) {
 		return
 	}
@@ -162,7 +166,8 @@ func increment(ctx context.Context, b remote.Bucket, nonce string) error {
 	}
 }
 
-func checkBothConditions(t *testing.T, b remote.Bucket) {
+func checkBothConditions(c on) {
+	t, b := c.t, c.b
 	o := put(t, b, "k", []byte("one"))
 	_, err := b.Put(t.Context(), "k", remote.BytesBody([]byte("two")), remote.PutOptions{If: remote.Cond{Absent: true, ETag: o.ETag}})
 	if err == nil {

@@ -21,7 +21,8 @@ func keys(t *testing.T, b remote.Bucket, o remote.ListOptions) []string {
 	return out
 }
 
-func checkList(t *testing.T, b remote.Bucket) {
+func checkList(c on) {
+	t, b := c.t, c.b
 	if got := keys(t, b, remote.ListOptions{}); len(got) != 0 {
 		t.Fatalf("an empty bucket lists %v", got)
 	}
@@ -61,12 +62,16 @@ func checkList(t *testing.T, b remote.Bucket) {
 			t.Errorf("list yields %+v", o)
 		}
 	}
-	for range b.List(t.Context(), remote.ListOptions{}) {
+	for _, err := range b.List(t.Context(), remote.ListOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		break // a listing may be left
 	}
 }
 
-func checkListMany(t *testing.T, b remote.Bucket) {
+func checkListMany(c on) {
+	t, b := c.t, c.b
 	const n, workers = 2500, 16
 	var want []string
 	for i := range n {
@@ -108,7 +113,8 @@ func checkListMany(t *testing.T, b remote.Bucket) {
 	}
 }
 
-func checkDelete(t *testing.T, b remote.Bucket) {
+func checkDelete(c on) {
+	t, b := c.t, c.b
 	put(t, b, "d/a", nil)
 	put(t, b, "d/b", nil)
 	put(t, b, "d/c", nil)

@@ -25,7 +25,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"sync"
 	"time"
@@ -88,10 +87,10 @@ func (b *Bucket) file(key string) string { return b.objects() + "/" + key }
 func (b *Bucket) String() string { return "dir:" + b.root }
 
 // Close has nothing to do.
-func (b *Bucket) Close() error { return nil }
+func (*Bucket) Close() error { return nil }
 
 // Caps says that the bucket can do everything.
-func (b *Bucket) Caps() remote.Caps { return remote.Caps{ConditionalPut: true, StoresCRC32C: true} }
+func (*Bucket) Caps() remote.Caps { return remote.Caps{ConditionalPut: true, StoresCRC32C: true} }
 
 // diskError makes an error of the file system one of the seam: a name that is
 // not there is a missing object, everything else may pass (a full disk).
@@ -119,7 +118,7 @@ func (b *Bucket) open(ctx context.Context, key string) (*opened, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	f, err := b.fs.OpenFile(b.file(key), os.O_RDONLY, 0)
+	f, err := b.fs.OpenFile(b.file(key), fsys.ReadOnly, 0)
 	if err != nil {
 		return nil, diskError(err)
 	}
@@ -140,7 +139,7 @@ func readTrailer(f fsys.File) (trailer, error) {
 		return trailer{}, remote.ErrNotFound
 	}
 	end := make([]byte, min(st.Size(), trailerSize))
-	if _, err := f.ReadAt(end, st.Size()-int64(len(end))); err != nil {
+	if _, err = f.ReadAt(end, st.Size()-int64(len(end))); err != nil {
 		return trailer{}, diskError(err)
 	}
 	n, err := trailerLen(end)
@@ -149,7 +148,7 @@ func readTrailer(f fsys.File) (trailer, error) {
 	}
 	if n > len(end) && int64(n) <= st.Size() {
 		end = make([]byte, n)
-		if _, err := f.ReadAt(end, st.Size()-int64(n)); err != nil {
+		if _, err = f.ReadAt(end, st.Size()-int64(n)); err != nil {
 			return trailer{}, diskError(err)
 		}
 	}
@@ -208,7 +207,7 @@ func (b *Bucket) ReadAt(ctx context.Context, key string, dst []byte, off int64) 
 	if err != nil {
 		return 0, remote.Fail("read", key, err)
 	}
-	defer o.file.Close()
+	defer func() { _ = o.file.Close() }() // it was only read
 	from, to, short, err := remote.ReadAtSpan(len(dst), off, o.size)
 	if err != nil {
 		return 0, remote.Fail("read", key, err)

@@ -30,18 +30,19 @@ func TestAcceptance(t *testing.T) {
 	t.Parallel()
 	t.Run("disk", func(t *testing.T) {
 		t.Parallel()
-		buckettest.Run(t, func(t *testing.T) remote.Bucket { return open(t, fsys.OS{}, t.TempDir()) })
+		buckettest.Run(t, func(t *testing.T) remote.Bucket { t.Helper(); return open(t, fsys.OS{}, t.TempDir()) })
 	})
 	t.Run("shared", func(t *testing.T) {
 		t.Parallel()
 		buckettest.Run(t, func(t *testing.T) remote.Bucket {
+			t.Helper()
 			root := t.TempDir()
 			return &pair{Bucket: open(t, fsys.OS{}, root), other: open(t, fsys.OS{}, root)}
 		})
 	})
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
-		buckettest.Run(t, func(t *testing.T) remote.Bucket { return open(t, mem.New(), "/bucket") })
+		buckettest.Run(t, func(t *testing.T) remote.Bucket { t.Helper(); return open(t, mem.New(), "/bucket") })
 	})
 }
 
@@ -64,4 +65,6 @@ func (p *pair) Put(ctx context.Context, key string, body remote.Body, o remote.P
 	return p.next().Put(ctx, key, body, o)
 }
 
-func (p *pair) Delete(ctx context.Context, keys ...string) error { return p.next().Delete(ctx, keys...) }
+func (p *pair) Delete(ctx context.Context, keys ...string) error {
+	return p.next().Delete(ctx, keys...)
+}

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
-	"os"
 	"slices"
 	"strings"
 
+	"github.com/strandline-io/strandline/tiers/fsys"
 	"github.com/strandline-io/strandline/tiers/remote"
 )
 
@@ -81,7 +81,7 @@ func (l *listing) visit(key string) error {
 	case folder && !strings.HasPrefix(key, l.o.Prefix) && !strings.HasPrefix(l.o.Prefix, key),
 		!folder && !strings.HasPrefix(key, l.o.Prefix):
 		return nil
-	case key <= l.o.StartAfter && !(folder && strings.HasPrefix(l.o.StartAfter, key)):
+	case key <= l.o.StartAfter && (!folder || !strings.HasPrefix(l.o.StartAfter, key)):
 		return nil
 	case l.o.Delimiter == "/" && folder && strings.HasPrefix(key, l.o.Prefix):
 		return l.common(key)
@@ -110,24 +110,24 @@ func (l *listing) emit(obj remote.Object) error {
 
 // common yields a folder as a common prefix if it holds a key that is asked for.
 func (l *listing) common(folder string) error {
-	any := false
+	found := false
 	below := &listing{b: l.b, ctx: l.ctx, o: remote.ListOptions{Prefix: folder, StartAfter: l.o.StartAfter}}
-	below.yield = func(remote.Object, error) bool { any = true; return false }
+	below.yield = func(remote.Object, error) bool { found = true; return false }
 	if err := below.walk(folder); err != nil && !errors.Is(err, errStop) {
 		return err
 	}
-	if !any {
+	if !found {
 		return nil
 	}
 	return l.emit(remote.Object{Key: folder, IsPrefix: true})
 }
 
 func (l *listing) object(key string) (remote.Object, error) {
-	f, err := l.b.fs.OpenFile(l.b.file(key), os.O_RDONLY, 0)
+	f, err := l.b.fs.OpenFile(l.b.file(key), fsys.ReadOnly, 0)
 	if err != nil {
 		return remote.Object{}, diskError(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	t, err := readTrailer(f)
 	if err == nil {
 		return t.object(key), nil

@@ -7,7 +7,6 @@ import (
 	"hash/fnv"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"syscall"
 	"time"
@@ -87,7 +86,7 @@ func (b *Bucket) writeTemp(ctx context.Context, body remote.Body) (name string, 
 	var random string
 	t.etag, random = unique()
 	name = b.temps() + "/" + random
-	f, err := b.fs.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := b.fs.OpenFile(name, fsys.WriteOnly|fsys.Create|fsys.Exclusive, 0o644)
 	if err != nil {
 		return "", t, diskError(err)
 	}
@@ -135,7 +134,7 @@ func copyBody(ctx context.Context, f io.Writer, body remote.Body) (crc uint32, e
 	if err != nil {
 		return 0, fmt.Errorf("read the body: %w", err)
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }() // it was only read
 	buf := make([]byte, min(body.Size(), 256<<10))
 	for left := body.Size(); left > 0; {
 		if err := ctx.Err(); err != nil {
@@ -295,7 +294,7 @@ func (b *Bucket) remove(ctx context.Context, key string) (bool, error) {
 		return false, err
 	}
 	defer unlock()
-	if err := ctx.Err(); err != nil {
+	if err = ctx.Err(); err != nil {
 		return false, err
 	}
 	st, err := b.fs.Stat(b.file(key))

@@ -124,7 +124,7 @@ func (b *Bucket) FlipBit(key string, off int64) error {
 // Put stores an object.
 func (b *Bucket) Put(ctx context.Context, key string, body remote.Body, o remote.PutOptions) (out remote.Object, err error) {
 	call := Call{Op: OpPut, Key: key, Len: body.Size(), If: o.If}
-	err = b.do(ctx, call, func(fault *Fault) error {
+	err = b.do(ctx, call, func(*Fault) error {
 		out, err = b.put(ctx, key, body, o)
 		return err
 	})
@@ -206,12 +206,11 @@ func (b *Bucket) Get(ctx context.Context, key string, r remote.Range) (body io.R
 		if err != nil {
 			return err
 		}
-		off, end, err := r.Span(out.Size)
-		if err != nil {
-			return err
+		var off, end int64
+		if off, end, err = r.Span(out.Size); err == nil {
+			body = fault.body(ctx, o.body[off:end])
 		}
-		body = fault.body(ctx, o.body[off:end])
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, remote.Object{}, remote.Fail("get", key, err)
@@ -224,9 +223,9 @@ func (b *Bucket) ReadAt(ctx context.Context, key string, dst []byte, off int64) 
 	call := Call{Op: OpReadAt, Key: key, Off: off, Len: int64(len(dst))}
 	var end error
 	err = b.do(ctx, call, func(fault *Fault) error {
-		o, out, err := b.lookUp(key)
-		if err != nil {
-			return err
+		o, out, lerr := b.lookUp(key)
+		if lerr != nil {
+			return lerr
 		}
 		from, to, short, err := remote.ReadAtSpan(len(dst), off, out.Size)
 		if err != nil {
@@ -330,7 +329,7 @@ func (b *Bucket) Caps() remote.Caps {
 }
 
 // String is the bucket's URL.
-func (b *Bucket) String() string { return "memory:" }
+func (*Bucket) String() string { return "memory:" }
 
 // Close makes every later call fail.
 func (b *Bucket) Close() error {

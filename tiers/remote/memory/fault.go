@@ -28,12 +28,10 @@ const (
 	OpRead = OpGet | OpReadAt
 )
 
-var opNames = [...]string{"put", "get", "readat", "stat", "list", "delete", "abort"}
-
 // String lists the kinds in o.
 func (o Op) String() string {
 	var names []string
-	for i, name := range opNames {
+	for i, name := range []string{"put", "get", "readat", "stat", "list", "delete", "abort"} {
 		if o&(1<<i) != 0 {
 			names = append(names, name)
 		}
@@ -170,7 +168,7 @@ func (b *Bucket) do(ctx context.Context, call Call, act func(*Fault) error) erro
 	return err
 }
 
-func (b *Bucket) run(ctx context.Context, call Call, fault *Fault, act func(*Fault) error) error {
+func (*Bucket) run(ctx context.Context, call Call, fault *Fault, act func(*Fault) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
