@@ -155,9 +155,9 @@ func (n *Node) Stop(ctx context.Context) error {
 	n.stop.Do(func() {
 		n.draining.Store(true)
 		n.d.Log.Info("stopping", "at most", n.c.DrainTimeout)
-		ctx, cancel := context.WithTimeout(ctx, n.c.DrainTimeout)
+		bounded, cancel := context.WithTimeout(ctx, n.c.DrainTimeout)
 		defer cancel()
-		n.stopped = n.unwind(ctx)
+		n.stopped = n.unwind(bounded)
 		n.d.Log.Info("stopped", "err", n.stopped)
 	})
 	return n.stopped

@@ -64,13 +64,14 @@ func kafkaClient(t *testing.T, n *Node, opts ...kgo.Opt) *kgo.Client {
 	return cl
 }
 
-func produce(t *testing.T, n *Node, topic string, from, to int) {
+// produce writes the records [from,to) to the topic orders.
+func produce(t *testing.T, n *Node, from, to int) {
 	t.Helper()
 	cl := kafkaClient(t, n, kgo.AllowAutoTopicCreation(), kgo.MaxBufferedRecords(100), kgo.ProducerBatchMaxBytes(1500), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	defer cl.Close()
 	var rs []*kgo.Record
 	for i := from; i < to; i++ {
-		rs = append(rs, &kgo.Record{Topic: topic, Key: fmt.Append(nil, i), Value: bytes.Repeat([]byte{byte(i)}, 100)})
+		rs = append(rs, &kgo.Record{Topic: "orders", Key: fmt.Append(nil, i), Value: bytes.Repeat([]byte{byte(i)}, 100)})
 	}
 	if err := cl.ProduceSync(t.Context(), rs...).FirstErr(); err != nil {
 		t.Fatal(err)
@@ -79,9 +80,9 @@ func produce(t *testing.T, n *Node, topic string, from, to int) {
 
 // consume reads want records from the start and checks that they are those that
 // produce wrote, in order.
-func consume(t *testing.T, n *Node, topic string, want int) {
+func consume(t *testing.T, n *Node, want int) {
 	t.Helper()
-	cl := kafkaClient(t, n, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	cl := kafkaClient(t, n, kgo.ConsumeTopics("orders"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	defer cl.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -113,7 +114,7 @@ func TestNodeFromEndToEnd(t *testing.T) {
 	c := testConfig(t)
 	b := memory.New()
 	n := startNode(t, c, Deps{Bucket: b, Version: "test"})
-	produce(t, n, "orders", 0, 500)
+	produce(t, n, 0, 500)
 	a := adminClient(t, n)
 	for _, step := range []error{a.Roll(t.Context(), "orders", 0), a.Copy(t.Context(), "orders", 0, true)} {
 		if step != nil {
@@ -127,12 +128,12 @@ func TestNodeFromEndToEnd(t *testing.T) {
 	if p := topic.Detail[0]; p.State != "online" || p.LogEnd != 500 || p.RemoteEnd != 500 || p.RemoteSegments < 5 || p.RemoteBytes == 0 || p.LocalBytes < p.RemoteBytes {
 		t.Errorf("partition %+v", p)
 	}
-	consume(t, n, "orders", 500)
+	consume(t, n, 500)
 	stopNode(t, n)
 
 	n = startNode(t, c, Deps{Bucket: b})
-	consume(t, n, "orders", 500)
-	produce(t, n, "orders", 500, 600)
+	consume(t, n, 500)
+	produce(t, n, 500, 600)
 	a = adminClient(t, n)
 	for _, step := range []error{a.Roll(t.Context(), "orders", 0), a.Copy(t.Context(), "orders", 0, true)} {
 		if step != nil {
@@ -148,7 +149,7 @@ func TestNodeFromEndToEnd(t *testing.T) {
 		t.Fatalf("%+v, %v", rep, err)
 	}
 	n = startNode(t, c, Deps{Bucket: b})
-	consume(t, n, "orders", 600)
+	consume(t, n, 600)
 	if got, ok := n.Broker().Catalog().Topic("orders"); !ok || got.ID.String() != topic.ID {
 		t.Errorf("topic %+v, want id %s", got, topic.ID)
 	}
@@ -163,7 +164,7 @@ func TestNodeOnAFolderAsBucket(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := startNode(t, c, Deps{})
-	produce(t, n, "orders", 0, 200)
+	produce(t, n, 0, 200)
 	a := adminClient(t, n)
 	if err := errors.Join(a.Roll(t.Context(), "orders", 0), a.Copy(t.Context(), "orders", 0, true)); err != nil {
 		t.Fatal(err)
@@ -176,15 +177,15 @@ func TestNodeOnAFolderAsBucket(t *testing.T) {
 		t.Fatal(err)
 	}
 	n = startNode(t, c, Deps{})
-	consume(t, n, "orders", 200)
-	produce(t, n, "orders", 200, 210)
-	consume(t, n, "orders", 210)
+	consume(t, n, 200)
+	produce(t, n, 200, 210)
+	consume(t, n, 210)
 }
 
 func TestCommittedOffsetsSurviveARestart(t *testing.T) {
 	c := testConfig(t)
 	n := startNode(t, c, Deps{Bucket: memory.New()})
-	produce(t, n, "orders", 0, 10)
+	produce(t, n, 0, 10)
 	want := kadm.Offsets{}
 	want.Add(kadm.Offset{Topic: "orders", Partition: 0, At: 7, LeaderEpoch: 0, Metadata: "note"})
 	if err := kadm.NewClient(kafkaClient(t, n)).CommitAllOffsets(t.Context(), "g", want); err != nil {
@@ -202,17 +203,15 @@ func TestCommittedOffsetsSurviveARestart(t *testing.T) {
 func TestNodeWithoutABucket(t *testing.T) {
 	c := testConfig(t)
 	n := startNode(t, c, Deps{})
-	produce(t, n, "orders", 0, 50)
+	produce(t, n, 0, 50)
 	stopNode(t, n)
 	n = startNode(t, c, Deps{})
-	consume(t, n, "orders", 50)
-	err := adminClient(t, n).AlterConfigs(t.Context(), "orders", map[string]*string{"remote.storage.enable": ptr("true")})
+	consume(t, n, 50)
+	err := adminClient(t, n).AlterConfigs(t.Context(), "orders", map[string]*string{"remote.storage.enable": new("true")})
 	if err == nil || !strings.Contains(err.Error(), "no bucket") {
 		t.Errorf("enabling remote storage: %v", err)
 	}
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func TestHealthFollowsTheLifeOfANode(t *testing.T) {
 	c := testConfig(t)
@@ -252,7 +251,7 @@ func TestReplacedNodeIsNotReady(t *testing.T) {
 	c := testConfig(t)
 	b := memory.New()
 	n := startNode(t, c, Deps{Bucket: b})
-	produce(t, n, "orders", 0, 1)
+	produce(t, n, 0, 1)
 	if _, err := control.AcquireClaim(t.Context(), b, control.ClaimOptions{Cluster: n.Cluster(), Node: 1, Instance: "clone", Now: time.Now}); err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +287,7 @@ func TestDataDirectoryOfAnotherCluster(t *testing.T) {
 func TestSegmentsInABucketThatIsNotConfiguredAnyMore(t *testing.T) {
 	c := testConfig(t)
 	n := startNode(t, c, Deps{Bucket: memory.New()})
-	produce(t, n, "orders", 0, 100)
+	produce(t, n, 0, 100)
 	a := adminClient(t, n)
 	if err := errors.Join(a.Roll(t.Context(), "orders", 0), a.Copy(t.Context(), "orders", 0, true)); err != nil {
 		t.Fatal(err)
@@ -324,6 +323,13 @@ func TestBucketsThatCannotBeUsedAreExplained(t *testing.T) {
 	wantKind(t, "conditions are ignored", err, tiers.InvalidConfig, "self-test")
 }
 
+// failing is a bucket that refuses to store keys with this in them.
+func failing(key string) *memory.Bucket {
+	b := memory.New()
+	b.Add(memory.Fault{Ops: memory.OpPut, Key: key, Sticky: true, Err: remote.ErrDenied})
+	return b
+}
+
 // TestFailedStartsLeaveNothingOpen fails each step of a start once: the same
 // data directory and bucket must be usable right after.
 func TestFailedStartsLeaveNothingOpen(t *testing.T) {
@@ -340,14 +346,10 @@ func TestFailedStartsLeaveNothingOpen(t *testing.T) {
 		"limits":     func(c *Config, _ *Deps) { c.Kafka.MaxRequestBytes = 1 << 40 },
 		"defaults":   func(c *Config, _ *Deps) { c.Topics.Defaults = map[string]string{"no.such": "1"} },
 		"claim": func(_ *Config, d *Deps) {
-			b := memory.New()
-			b.Add(memory.Fault{Ops: memory.OpPut, Key: "cluster/claim", Sticky: true, Err: remote.ErrDenied})
-			d.Bucket = b
+			d.Bucket = failing("cluster/claim")
 		},
 		"snapshot": func(_ *Config, d *Deps) {
-			b := memory.New()
-			b.Add(memory.Fault{Ops: memory.OpPut, Key: "cluster/snapshot", Sticky: true, Err: remote.ErrDenied})
-			d.Bucket = b
+			d.Bucket = failing("cluster/snapshot")
 		},
 	} {
 		c, d := good, Deps{Store: store, Bucket: b}
@@ -388,11 +390,11 @@ func TestPowerLossAfterAnAcknowledgement(t *testing.T) {
 	c.DataDir = "/data"
 	disk, b := mem.New(), memory.New()
 	n := startNode(t, c, Deps{FS: disk, Bucket: b})
-	produce(t, n, "orders", 0, 40)
+	produce(t, n, 0, 40)
 	lost := disk.SyncedCopy()
 	stopNode(t, n)
 	n = startNode(t, c, Deps{FS: lost, Bucket: b})
-	consume(t, n, "orders", 40)
+	consume(t, n, 40)
 }
 
 func wantKind(t *testing.T, what string, err error, want tiers.Kind, words ...string) {

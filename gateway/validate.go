@@ -127,8 +127,8 @@ func (c *Config) checkDirBucket(path string) error {
 // realPath follows the symbolic links of the part of a path that exists.
 func realPath(path string) string {
 	path = filepath.Clean(path)
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
+	if followed, err := filepath.EvalSymlinks(path); err == nil {
+		return followed
 	}
 	parent := filepath.Dir(path)
 	if parent == path {
@@ -148,7 +148,10 @@ func (c *Config) checkS3Bucket() error {
 		return fmt.Errorf("bucket: %w", err)
 	}
 	u, err := url.Parse(s3.Endpoint)
-	if err != nil || u.Scheme != "http" || isLoopback(u.Hostname()) || c.S3.AllowHTTP {
+	if err != nil {
+		return fmt.Errorf("bucket: the endpoint: %w", err)
+	}
+	if u.Scheme != "http" || isLoopback(u.Hostname()) || c.S3.AllowHTTP {
 		return nil
 	}
 	return fmt.Errorf("bucket: the endpoint %s is plain http on another machine: records would cross the network in the clear; use https, or set s3.allow_http", s3.Endpoint)
@@ -197,10 +200,10 @@ func (c *Config) checkAdminListener() error {
 }
 
 func (c *Config) checkPorts() error {
-	kafkaHost, kafkaPort, err1 := splitAddress("", c.Kafka.Listen)
-	adminHost, adminPort, err2 := splitAddress("", c.Admin.Listen)
-	if err1 != nil || err2 != nil || kafkaPort == 0 || kafkaPort != adminPort {
-		return nil // told elsewhere, or nothing to say
+	kafkaHost, kafkaPort, _ := splitAddress("", c.Kafka.Listen) // that they parse is checked elsewhere
+	adminHost, adminPort, _ := splitAddress("", c.Admin.Listen)
+	if kafkaPort == 0 || kafkaPort != adminPort {
+		return nil
 	}
 	if kafkaHost == adminHost || isWildcard(kafkaHost) || isWildcard(adminHost) {
 		return fmt.Errorf("kafka.listen %s and admin.listen %s want the same port: change one of them", c.Kafka.Listen, c.Admin.Listen)

@@ -69,7 +69,7 @@ func newRig(t *testing.T) *rig {
 	})
 	must(err)
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "strandline_test"}))
+	reg.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "strandline_test", Help: "Of this test."}))
 	r.server = New(Options{
 		Listen: "127.0.0.1:0", Broker: r.broker, Gatherer: reg, Version: "v", Kafka: func() []string { return []string{"127.0.0.1:9092"} },
 		Bucket: "memory:", Config: []client.ConfigKey{{Key: "node.id", Value: "1", Source: "default"}},
@@ -94,8 +94,14 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
+// answer is the head of an answer.
+type answer struct {
+	StatusCode int
+	Header     http.Header
+}
+
 // call sends a request as it is and returns the answer.
-func (r *rig) call(method, path, body string, header ...string) (*http.Response, string) {
+func (r *rig) call(method, path, body string, header ...string) (answer, string) {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(r.t.Context(), method, r.http.URL, strings.NewReader(body))
 	if err != nil {
@@ -121,19 +127,20 @@ func (r *rig) call(method, path, body string, header ...string) (*http.Response,
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return resp, string(raw)
+	return answer{resp.StatusCode, resp.Header}, string(raw)
 }
 
-func (r *rig) create(name string, partitions int32) {
+func (r *rig) create(name string) {
 	r.t.Helper()
-	if _, err := r.client.CreateTopic(r.t.Context(), client.NewTopic{Name: name, Partitions: &partitions}); err != nil {
+	if _, err := r.client.CreateTopic(r.t.Context(), client.NewTopic{Name: name}); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-func (r *rig) append(topic string, n int) {
+// append writes n records to orders-0.
+func (r *rig) append(n int) {
 	r.t.Helper()
-	o, err := r.broker.Owner(topic, 0)
+	o, err := r.broker.Owner("orders", 0)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -179,12 +186,12 @@ func TestTopicsThroughTheClient(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].Name != "orders" || list[0].ID != made.ID {
 		t.Errorf("list: %+v, %v", list, err)
 	}
-	r.append("orders", 3)
+	r.append(3)
 	detail, err := c.Topic(ctx, "orders")
 	if err != nil || len(detail.Detail) != 2 || detail.Detail[0].LogEnd != 3 || detail.Detail[0].LocalBytes == 0 || detail.Detail[0].State != "online" || detail.Detail[1].LogEnd != 0 {
 		t.Errorf("describe: %+v, %v", detail, err)
 	}
-	if err := c.AlterConfigs(ctx, "orders", map[string]*string{"segment.bytes": nil, "retention.ms": ptr("7")}); err != nil {
+	if err = c.AlterConfigs(ctx, "orders", map[string]*string{"segment.bytes": nil, "retention.ms": new("7")}); err != nil {
 		t.Error(err)
 	}
 	configs, err := c.Configs(ctx, "orders")
@@ -196,24 +203,22 @@ func TestTopicsThroughTheClient(t *testing.T) {
 		got["segment.bytes"].Source != "default" || got["segment.bytes"].Doc == "" {
 		t.Errorf("configs: %+v, %v", got, err)
 	}
-	if err := c.DeleteTopic(ctx, "orders"); err != nil {
+	if err = c.DeleteTopic(ctx, "orders"); err != nil {
 		t.Error(err)
 	}
 	_, err = c.Topic(ctx, "orders")
 	wantProblem(t, "describe after delete", err, http.StatusNotFound, "orders")
 }
 
-func ptr[T any](v T) *T { return &v }
-
 func TestRollCopyAndSegments(t *testing.T) {
 	r := newRig(t)
 	c, ctx := r.client, t.Context()
-	r.create("orders", 1)
-	r.append("orders", 3)
+	r.create("orders")
+	r.append(3)
 	if err := c.Roll(ctx, "orders", 0); err != nil {
 		t.Fatal(err)
 	}
-	r.append("orders", 2)
+	r.append(2)
 	if err := c.Copy(ctx, "orders", 0, true); err != nil {
 		t.Fatal(err)
 	}
@@ -235,8 +240,8 @@ func TestRollCopyAndSegments(t *testing.T) {
 
 func TestCopyInTheBackground(t *testing.T) {
 	r := newRig(t)
-	r.create("orders", 1)
-	r.append("orders", 3)
+	r.create("orders")
+	r.append(3)
 	hold, reached := make(chan struct{}), make(chan memory.Call, 1)
 	r.bucket.Add(memory.Fault{Ops: memory.OpPut, Key: "topics/", Hold: hold, Reached: reached})
 	if err := r.client.Roll(t.Context(), "orders", 0); err != nil {
@@ -258,17 +263,17 @@ func TestCopyInTheBackground(t *testing.T) {
 func TestMistakesAreProblems(t *testing.T) {
 	r := newRig(t)
 	c, ctx := r.client, t.Context()
-	r.create("orders", 1)
+	r.create("orders")
 	_, err := c.CreateTopic(ctx, client.NewTopic{Name: "orders"})
 	wantProblem(t, "create again", err, http.StatusConflict, "orders")
 	_, err = c.CreateTopic(ctx, client.NewTopic{Name: "a b"})
 	wantProblem(t, "bad name", err, http.StatusBadRequest, "letters")
-	_, err = c.CreateTopic(ctx, client.NewTopic{Name: "t", Partitions: ptr(int32(0))})
+	_, err = c.CreateTopic(ctx, client.NewTopic{Name: "t", Partitions: new(int32(0))})
 	wantProblem(t, "no partitions", err, http.StatusBadRequest, "choose 1 to")
-	_, err = c.CreateTopic(ctx, client.NewTopic{Name: "t", Replication: ptr(int16(3))})
+	_, err = c.CreateTopic(ctx, client.NewTopic{Name: "t", Replication: new(int16(3))})
 	wantProblem(t, "three copies", err, http.StatusBadRequest, "one copy")
 	wantProblem(t, "delete nothing", c.DeleteTopic(ctx, "other"), http.StatusNotFound)
-	wantProblem(t, "unknown setting", c.AlterConfigs(ctx, "orders", map[string]*string{"segment.byte": ptr("1")}), http.StatusBadRequest, `did you mean "segment.bytes"?`)
+	wantProblem(t, "unknown setting", c.AlterConfigs(ctx, "orders", map[string]*string{"segment.byte": new("1")}), http.StatusBadRequest, `did you mean "segment.bytes"?`)
 	_, err = c.Segments(ctx, "orders", 1)
 	wantProblem(t, "no partition", err, http.StatusNotFound)
 	_, err = c.Segments(ctx, "orders", -1)
@@ -279,7 +284,7 @@ func TestMistakesAreProblems(t *testing.T) {
 // TestHostileRequests is row 25 of the list of bad inputs, and its relatives.
 func TestHostileRequests(t *testing.T) {
 	r := newRig(t)
-	r.create("orders", 1)
+	r.create("orders")
 	big := `{"name":"` + strings.Repeat("x", maxBody) + `"}`
 	for name, c := range map[string]struct {
 		method, path, body string
@@ -297,7 +302,7 @@ func TestHostileRequests(t *testing.T) {
 		"slash in a name":        {"GET", "/v1/topics/a%2fb", "", nil, 400},
 		"empty part":             {"GET", "/v1//topics", "", nil, 400},
 		"not JSON":               {"POST", "/v1/topics", "{", nil, 400},
-		"unknown member":         {"POST", "/v1/topics", `{"name":"x","nmae":"y"}`, nil, 400},
+		"unknown member":         {"POST", "/v1/topics", `{"name":"x","nome":"y"}`, nil, 400},
 		"two values":             {"POST", "/v1/topics", `{"name":"x"} {}`, nil, 400},
 		"no body":                {"POST", "/v1/topics", "", []string{"Content-Type", "application/json"}, 400},
 		"number as a setting":    {"PATCH", "/v1/topics/orders/configs", `{"segment.bytes":5}`, nil, 400},
@@ -321,7 +326,7 @@ func TestHostileRequests(t *testing.T) {
 		t.Errorf("something was created or deleted: %+v", topics)
 	}
 	for _, host := range []string{"localhost:1", "127.0.0.1", "[::1]:80", "[::1]"} {
-		if resp, body := r.call("GET", "/v1/topics", "", "Host", host); resp.StatusCode != 200 {
+		if resp, body := r.call("GET", "/v1/topics", "", "Host", host); resp.StatusCode != http.StatusOK {
 			t.Errorf("host %s: %d %s", host, resp.StatusCode, body)
 		}
 	}
@@ -337,13 +342,13 @@ func TestReport141NoArrayIsNull(t *testing.T) {
 		t.Helper()
 		for _, p := range paths {
 			resp, body := r.call("GET", p, "")
-			if resp.StatusCode != 200 || strings.Contains(body, "null") || !json.Valid([]byte(body)) {
+			if resp.StatusCode != http.StatusOK || strings.Contains(body, "null") || !json.Valid([]byte(body)) {
 				t.Errorf("%s: %d %s", p, resp.StatusCode, body)
 			}
 		}
 	}
 	check()
-	r.create("orders", 1)
+	r.create("orders")
 	paths = append(paths, "/v1/topics/orders", "/v1/topics/orders/configs", "/v1/topics/orders/partitions/0/segments")
 	check()
 }
@@ -365,7 +370,7 @@ func TestHealth(t *testing.T) {
 	if h := ready(); h.Status != "unavailable" || len(h.Reasons) != 1 || h.Reasons[0] != r.unready {
 		t.Errorf("stopping: %+v", h)
 	}
-	if resp, _ := r.call("GET", "/readyz", ""); resp.StatusCode != 503 {
+	if resp, _ := r.call("GET", "/readyz", ""); resp.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("stopping: status %d", resp.StatusCode)
 	}
 	r.unready = ""
@@ -389,9 +394,9 @@ func TestHealth(t *testing.T) {
 // clients away, and the admin interface tells the reason (report 021).
 func TestOfflinePartitionIsAWarning(t *testing.T) {
 	r := newRig(t)
-	r.create("good", 1)
+	r.create("good")
 	r.disk.Add(fsys.Fault{Kinds: fsys.OpOpen, Sticky: true, Err: errors.New("bad sector")})
-	r.create("bad", 1)
+	r.create("bad")
 	h, err := r.client.Ready(t.Context())
 	if err != nil || h.Status != "ok" || len(h.Warnings) != 1 || !strings.Contains(h.Warnings[0], "bad sector") {
 		t.Errorf("ready: %+v, %v", h, err)
@@ -411,7 +416,7 @@ func TestOfflinePartitionIsAWarning(t *testing.T) {
 func TestMetricsAndConfig(t *testing.T) {
 	r := newRig(t)
 	resp, body := r.call("GET", "/metrics", "")
-	if resp.StatusCode != 200 || !strings.Contains(body, "strandline_test 0") {
+	if resp.StatusCode != http.StatusOK || !strings.Contains(body, "strandline_test 0") {
 		t.Errorf("metrics: %d %s", resp.StatusCode, body)
 	}
 	c, err := r.client.Config(t.Context())

@@ -150,9 +150,9 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 // write sends an answer. A peer that does not take it is cut off after a while;
 // there is nobody to tell.
 func write(w http.ResponseWriter, status int, raw []byte) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) //nolint:errcheck // a recorder of a test has none
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // A recorder of a test has none.
 	w.WriteHeader(status)
-	_, _ = w.Write(append(raw, '\n')) //nolint:errcheck // the peer left
+	_, _ = w.Write(append(raw, '\n')) // The peer left.
 }
 
 // readJSON decodes the body of a request, which must be one JSON value without

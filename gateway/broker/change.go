@@ -80,7 +80,7 @@ func (b *Broker) flush(ctx context.Context) error {
 	if last == b.seen {
 		return nil
 	}
-	if err := b.publish(ctx, last); err != nil {
+	if err = b.publish(ctx, last); err != nil {
 		return err
 	}
 	topics, err := b.o.Store.Topics(ctx)

@@ -86,7 +86,7 @@ func (b *Broker) checkCreate(r CreateTopic) (control.NewTopic, error) {
 	if err != nil {
 		return control.NewTopic{}, err
 	}
-	if err := b.checkReplication(r); err != nil {
+	if err = b.checkReplication(r); err != nil {
 		return control.NewTopic{}, err
 	}
 	configs := make(map[string]string, len(r.Configs))
@@ -169,8 +169,8 @@ func (b *Broker) AutoCreate(ctx context.Context, name string) (control.Topic, er
 	}
 	t, err := b.create(ctx, want)
 	if tiers.KindOf(err) == tiers.TopicExists {
-		if t, ok := b.Catalog().Topic(name); ok {
-			return t, nil
+		if there, ok := b.Catalog().Topic(name); ok {
+			return there, nil
 		}
 		// A topic that differs in . and _ only: more tries change nothing.
 		return control.Topic{}, tiers.E(tiers.InvalidTopic, op, name, "%w", err)

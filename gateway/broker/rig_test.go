@@ -89,7 +89,7 @@ func (r *rig) tryStart() (*node, error) {
 	}
 	if r.bucket != nil {
 		j := control.NewJournal(r.bucket, r.store, n.claim, r.log)
-		if err := j.Snapshot(ctx); err != nil {
+		if err = j.Snapshot(ctx); err != nil {
 			return nil, err
 		}
 		o.Journal, o.Claim, o.Cache = j, n.claim, n.cache

@@ -136,13 +136,10 @@ func millis(n int64) time.Duration {
 // longest for none in Kafka. A limit of 0 becomes the narrowest one.
 func window(n int64) time.Duration {
 	d := millis(n)
-	switch d {
-	case math.MaxInt64:
+	if d == math.MaxInt64 {
 		return 0
-	case 0:
-		return time.Millisecond
 	}
-	return d
+	return max(d, time.Millisecond)
 }
 
 // topicSettings is the table with the node's defaults in it.

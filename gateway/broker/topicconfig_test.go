@@ -166,8 +166,6 @@ func TestValuesAreStoredInOneForm(t *testing.T) {
 	}
 }
 
-func value(s string) *string { return &s }
-
 func TestAlterFollowsKafka(t *testing.T) {
 	const throttled = "leader.replication.throttled.replicas"
 	s := settingsOf(t, true, map[string]string{"segment.ms": "7000"})
@@ -178,27 +176,27 @@ func TestAlterFollowsKafka(t *testing.T) {
 		want    map[string]string
 		kind    tiers.Kind // Other: it is accepted
 	}{
-		"set":              {map[string]string{"segment.ms": "1"}, []ConfigOp{{"segment.bytes", OpSet, value("100")}}, false, map[string]string{"segment.ms": "1", "segment.bytes": "100"}, 0},
-		"set again":        {map[string]string{"segment.ms": "1"}, []ConfigOp{{"segment.ms", OpSet, value("2")}}, false, map[string]string{"segment.ms": "2"}, 0},
+		"set":              {map[string]string{"segment.ms": "1"}, []ConfigOp{{"segment.bytes", OpSet, new("100")}}, false, map[string]string{"segment.ms": "1", "segment.bytes": "100"}, 0},
+		"set again":        {map[string]string{"segment.ms": "1"}, []ConfigOp{{"segment.ms", OpSet, new("2")}}, false, map[string]string{"segment.ms": "2"}, 0},
 		"delete":           {map[string]string{"segment.ms": "1"}, []ConfigOp{{"segment.ms", OpDelete, nil}}, false, map[string]string{}, 0},
 		"delete nothing":   {map[string]string{}, []ConfigOp{{"segment.ms", OpDelete, nil}}, false, map[string]string{}, 0},
-		"replace":          {map[string]string{"segment.ms": "1"}, []ConfigOp{{"segment.bytes", OpSet, value("100")}}, true, map[string]string{"segment.bytes": "100"}, 0},
+		"replace":          {map[string]string{"segment.ms": "1"}, []ConfigOp{{"segment.bytes", OpSet, new("100")}}, true, map[string]string{"segment.bytes": "100"}, 0},
 		"replace by none":  {map[string]string{"segment.ms": "1"}, nil, true, map[string]string{}, 0},
-		"append":           {map[string]string{throttled: "a"}, []ConfigOp{{throttled, OpAppend, value("b,c")}}, false, map[string]string{throttled: "a,b,c"}, 0},
-		"append a double":  {map[string]string{throttled: "a,b"}, []ConfigOp{{throttled, OpAppend, value("a")}}, false, map[string]string{throttled: "b,a"}, 0},
-		"append to none":   {map[string]string{}, []ConfigOp{{throttled, OpAppend, value("a")}}, false, map[string]string{throttled: "a"}, 0},
-		"append default":   {map[string]string{}, []ConfigOp{{"cleanup.policy", OpAppend, value("delete")}}, false, map[string]string{"cleanup.policy": "delete"}, 0},
-		"subtract":         {map[string]string{throttled: "a,b,c"}, []ConfigOp{{throttled, OpSubtract, value("c,a")}}, false, map[string]string{throttled: "b"}, 0},
-		"append number":    {map[string]string{}, []ConfigOp{{"segment.ms", OpAppend, value("1")}}, false, nil, tiers.InvalidConfig},
-		"append compact":   {map[string]string{}, []ConfigOp{{"cleanup.policy", OpAppend, value("compact")}}, false, nil, tiers.InvalidConfig},
+		"append":           {map[string]string{throttled: "a"}, []ConfigOp{{throttled, OpAppend, new("b,c")}}, false, map[string]string{throttled: "a,b,c"}, 0},
+		"append a double":  {map[string]string{throttled: "a,b"}, []ConfigOp{{throttled, OpAppend, new("a")}}, false, map[string]string{throttled: "b,a"}, 0},
+		"append to none":   {map[string]string{}, []ConfigOp{{throttled, OpAppend, new("a")}}, false, map[string]string{throttled: "a"}, 0},
+		"append default":   {map[string]string{}, []ConfigOp{{"cleanup.policy", OpAppend, new("delete")}}, false, map[string]string{"cleanup.policy": "delete"}, 0},
+		"subtract":         {map[string]string{throttled: "a,b,c"}, []ConfigOp{{throttled, OpSubtract, new("c,a")}}, false, map[string]string{throttled: "b"}, 0},
+		"append number":    {map[string]string{}, []ConfigOp{{"segment.ms", OpAppend, new("1")}}, false, nil, tiers.InvalidConfig},
+		"append compact":   {map[string]string{}, []ConfigOp{{"cleanup.policy", OpAppend, new("compact")}}, false, nil, tiers.InvalidConfig},
 		"no value":         {map[string]string{}, []ConfigOp{{"segment.ms", OpSet, nil}}, false, nil, tiers.InvalidRequest},
 		"append no value":  {map[string]string{}, []ConfigOp{{throttled, OpAppend, nil}}, false, nil, tiers.InvalidRequest},
-		"unknown op":       {map[string]string{}, []ConfigOp{{"segment.ms", 4, value("1")}}, false, nil, tiers.InvalidRequest},
-		"named twice":      {map[string]string{}, []ConfigOp{{"segment.ms", OpSet, value("1")}, {"segment.ms", OpDelete, nil}}, false, nil, tiers.InvalidRequest},
-		"unknown":          {map[string]string{}, []ConfigOp{{"segment.mss", OpSet, value("1")}}, false, nil, tiers.InvalidConfig},
+		"unknown op":       {map[string]string{}, []ConfigOp{{"segment.ms", 4, new("1")}}, false, nil, tiers.InvalidRequest},
+		"named twice":      {map[string]string{}, []ConfigOp{{"segment.ms", OpSet, new("1")}, {"segment.ms", OpDelete, nil}}, false, nil, tiers.InvalidRequest},
+		"unknown":          {map[string]string{}, []ConfigOp{{"segment.mss", OpSet, new("1")}}, false, nil, tiers.InvalidConfig},
 		"delete unknown":   {map[string]string{}, []ConfigOp{{"segment.mss", OpDelete, nil}}, false, nil, tiers.InvalidConfig},
-		"bad together":     {map[string]string{"retention.ms": "10"}, []ConfigOp{{"local.retention.ms", OpSet, value("11")}}, false, nil, tiers.InvalidConfig},
-		"remote on":        {map[string]string{"remote.storage.enable": "false"}, []ConfigOp{{"remote.storage.enable", OpSet, value("true")}}, false, map[string]string{"remote.storage.enable": "true"}, 0},
+		"bad together":     {map[string]string{"retention.ms": "10"}, []ConfigOp{{"local.retention.ms", OpSet, new("11")}}, false, nil, tiers.InvalidConfig},
+		"remote on":        {map[string]string{"remote.storage.enable": "false"}, []ConfigOp{{"remote.storage.enable", OpSet, new("true")}}, false, map[string]string{"remote.storage.enable": "true"}, 0},
 		"remote by delete": {map[string]string{"remote.storage.enable": "false"}, []ConfigOp{{"remote.storage.enable", OpDelete, nil}}, false, map[string]string{}, 0},
 	} {
 		got, err := s.alter(control.Topic{Name: "t", Configs: c.before}, c.ops, c.replace)
@@ -228,7 +226,7 @@ func equal(a, b map[string]string) bool {
 // deleting what is in the bucket is not offered, so switching off is refused.
 func TestReport108RemoteStorageIsNotSwitchedOff(t *testing.T) {
 	s := settingsOf(t, true, nil)
-	off := []ConfigOp{{"remote.storage.enable", OpSet, value("false")}}
+	off := []ConfigOp{{"remote.storage.enable", OpSet, new("false")}}
 	for name, before := range map[string]map[string]string{"by default": {}, "set": {"remote.storage.enable": "true"}} {
 		_, err := s.alter(control.Topic{Name: "t", Configs: before}, off, false)
 		if tiers.KindOf(err) != tiers.InvalidConfig || !strings.Contains(err.Error(), "cannot be switched off") {

@@ -74,7 +74,7 @@ func TestCreateTopicRefusals(t *testing.T) {
 		"below -1":        {CreateTopic{Name: "t", Partitions: -2, Replication: 1}, tiers.InvalidPartitions, nil},
 		"three copies":    {CreateTopic{Name: "t", Partitions: 1, Replication: 3}, tiers.InvalidReplicationFactor, []string{"a single node holds one copy, plus the one in the bucket"}},
 		"no copy":         {CreateTopic{Name: "t", Partitions: 1, Replication: 0}, tiers.InvalidReplicationFactor, nil},
-		"config":          {CreateTopic{Name: "t", Partitions: 1, Replication: 1, Configs: map[string]*string{"segment.byte": value("1")}}, tiers.InvalidConfig, []string{"segment.bytes"}},
+		"config":          {CreateTopic{Name: "t", Partitions: 1, Replication: 1, Configs: map[string]*string{"segment.byte": new("1")}}, tiers.InvalidConfig, []string{"segment.bytes"}},
 		"both":            {CreateTopic{Name: "t", Partitions: 1, Replication: -1, Assignment: map[int32][]tiers.NodeID{0: node}}, tiers.InvalidRequest, nil},
 		"empty":           {CreateTopic{Name: "t", Partitions: -1, Replication: -1, Assignment: map[int32][]tiers.NodeID{}}, tiers.InvalidPartitions, nil},
 		"gap":             {CreateTopic{Name: "t", Partitions: -1, Replication: -1, Assignment: map[int32][]tiers.NodeID{0: node, 2: node}}, tiers.InvalidReplicaAssignment, []string{"partition 1 is missing"}},
@@ -186,8 +186,8 @@ func TestAddPartitions(t *testing.T) {
 	_, err := n.AddPartitions(t.Context(), "other", 3, false)
 	wantKind(t, "no topic", err, tiers.UnknownTopicOrPartition)
 	kept := n.owner("orders", 1)
-	if topic, err := n.AddPartitions(t.Context(), "orders", 4, true); err != nil || len(topic.Partitions) != 4 {
-		t.Errorf("check only: %+v, %v", topic, err)
+	if checked, cerr := n.AddPartitions(t.Context(), "orders", 4, true); cerr != nil || len(checked.Partitions) != 4 {
+		t.Errorf("check only: %+v, %v", checked, cerr)
 	}
 	if topic, _ := n.Catalog().Topic("orders"); len(topic.Partitions) != 2 {
 		t.Errorf("check only added partitions: %+v", topic)
@@ -220,7 +220,7 @@ func TestAlterConfigsReachesThePartitions(t *testing.T) {
 	_, err := n.append("orders", 1, "v")
 	wantKind(t, "append after the limit fell", err, tiers.MessageTooLarge)
 
-	if err := n.AlterConfigs(t.Context(), "orders", []ConfigOp{{"max.message.bytes", OpDelete, nil}}, false, true); err != nil {
+	if err = n.AlterConfigs(t.Context(), "orders", []ConfigOp{{"max.message.bytes", OpDelete, nil}}, false, true); err != nil {
 		t.Error(err)
 	}
 	if topic, _ := n.Catalog().Topic("orders"); topic.Configs["max.message.bytes"] != "10" {
@@ -231,7 +231,7 @@ func TestAlterConfigsReachesThePartitions(t *testing.T) {
 	awaitTried(t.Context(), n.Catalog().slots())
 	_, err = n.append("orders", 1, "v")
 	wantKind(t, "append after a restart", err, tiers.MessageTooLarge)
-	if err := n.AlterConfigs(t.Context(), "orders", nil, true, false); err != nil {
+	if err = n.AlterConfigs(t.Context(), "orders", nil, true, false); err != nil {
 		t.Fatal(err)
 	}
 	if _, err = n.append("orders", 1, "v"); err != nil {
@@ -285,7 +285,7 @@ func TestChangesAreInTheBucketBeforeTheAnswer(t *testing.T) {
 	if got := read()["orders"]; got.ID != topic.ID {
 		t.Errorf("create: the bucket has %+v", got)
 	}
-	if err := n.AlterConfigs(t.Context(), "orders", []ConfigOp{{"segment.ms", OpSet, value("5")}}, false, false); err != nil {
+	if err := n.AlterConfigs(t.Context(), "orders", []ConfigOp{{"segment.ms", OpSet, new("5")}}, false, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := read()["orders"]; got.Configs["segment.ms"] != "5" {

@@ -213,7 +213,7 @@ func TestPartitionThatCannotBeOpenedIsOfflineAlone(t *testing.T) {
 	if len(h.Offline) != 1 || !strings.Contains(h.Offline[0], "bad-0") || h.Opening != 0 || h.Partitions != 2 {
 		t.Errorf("health %+v", h)
 	}
-	if err := n.AlterConfigs(t.Context(), "bad", []ConfigOp{{"segment.ms", OpSet, value("1")}}, false, false); err != nil {
+	if err := n.AlterConfigs(t.Context(), "bad", []ConfigOp{{"segment.ms", OpSet, new("1")}}, false, false); err != nil {
 		t.Errorf("its settings can still change: %v", err)
 	}
 	if err := n.DeleteTopic(t.Context(), bad.ID); err != nil {
@@ -269,7 +269,7 @@ func TestFenceDuringOpening(t *testing.T) {
 	if h := n.Health(); h.Opening != 1 {
 		t.Errorf("health %+v", h)
 	}
-	if err := n.AlterConfigs(t.Context(), "orders", []ConfigOp{{"max.message.bytes", OpSet, value("1")}}, false, false); err != nil {
+	if err = n.AlterConfigs(t.Context(), "orders", []ConfigOp{{"max.message.bytes", OpSet, new("1")}}, false, false); err != nil {
 		t.Error(err)
 	}
 	n.Fence(errors.New("somebody else"))
@@ -289,7 +289,7 @@ func TestSettingsThatChangeDuringOpening(t *testing.T) {
 	r.faulty.Add(fsys.Fault{Kinds: fsys.OpReadDir, Name: topic.ID.Hex(), Hold: hold, Reached: reached})
 	n = r.start()
 	<-reached
-	if err := n.AlterConfigs(t.Context(), "orders", []ConfigOp{{"max.message.bytes", OpSet, value("1")}}, false, false); err != nil {
+	if err := n.AlterConfigs(t.Context(), "orders", []ConfigOp{{"max.message.bytes", OpSet, new("1")}}, false, false); err != nil {
 		t.Error(err)
 	}
 	close(hold)

@@ -69,9 +69,10 @@ func (r *rig) fetch(group string) map[tiers.TopicPartition]control.OffsetCommit 
 	return got
 }
 
-func (r *rig) commit(group string, cs ...Commit) []error {
+// commit commits for the group g.
+func (r *rig) commit(cs ...Commit) []error {
 	r.t.Helper()
-	errs := r.Commit(r.t.Context(), group, cs)
+	errs := r.Commit(r.t.Context(), "g", cs)
 	if len(errs) != len(cs) {
 		r.t.Fatalf("%d results for %d commits", len(errs), len(cs))
 	}
@@ -82,7 +83,7 @@ func TestCommitAndFetch(t *testing.T) {
 	r := newRig(t)
 	r.create("orders")
 	r.create("other")
-	for i, err := range r.commit("g", Commit{"orders", 1, 7, 3, "note"}, Commit{"other", 0, 9, tiers.NoEpoch, ""}) {
+	for i, err := range r.commit(Commit{"orders", 1, 7, 3, "note"}, Commit{"other", 0, 9, tiers.NoEpoch, ""}) {
 		if err != nil {
 			t.Errorf("commit %d: %v", i, err)
 		}
@@ -98,7 +99,7 @@ func TestCommitAndFetch(t *testing.T) {
 	if got := r.fetch("nobody"); got == nil || len(got) != 0 {
 		t.Errorf("a group without offsets: %+v", got)
 	}
-	r.commit("g", Commit{"orders", 1, 5, 3, ""}) // an operator may go back
+	r.commit(Commit{"orders", 1, 5, 3, ""}) // an operator may go back
 	if o := r.fetch("g")[tiers.TopicPartition{Topic: "orders", Partition: 1}]; o.Offset != 5 || o.Metadata != "" {
 		t.Errorf("after going back: %+v", o)
 	}
@@ -108,7 +109,7 @@ func TestRefusedCommitsKeepNoOtherFromBeingStored(t *testing.T) {
 	r := newRig(t)
 	r.create("orders")
 	long := strings.Repeat("x", MaxMetadata)
-	errs := r.commit("g",
+	errs := r.commit(
 		Commit{"orders", 0, 1, tiers.NoEpoch, long},
 		Commit{"orders", 1, 1, tiers.NoEpoch, long + "x"},
 		Commit{"orders", 2, 1, tiers.NoEpoch, ""},
@@ -130,7 +131,7 @@ func TestRefusedCommitsKeepNoOtherFromBeingStored(t *testing.T) {
 func TestLastOfSeveralCommitsCounts(t *testing.T) {
 	r := newRig(t)
 	r.create("orders")
-	r.commit("g", Commit{"orders", 0, 1, tiers.NoEpoch, ""}, Commit{"orders", 1, 2, tiers.NoEpoch, ""}, Commit{"orders", 0, 3, tiers.NoEpoch, ""})
+	r.commit(Commit{"orders", 0, 1, tiers.NoEpoch, ""}, Commit{"orders", 1, 2, tiers.NoEpoch, ""}, Commit{"orders", 0, 3, tiers.NoEpoch, ""})
 	got := r.fetch("g")
 	if len(got) != 2 || got[tiers.TopicPartition{Topic: "orders"}].Offset != 3 {
 		t.Errorf("stored %+v", got)
@@ -140,7 +141,7 @@ func TestLastOfSeveralCommitsCounts(t *testing.T) {
 func TestNewTopicOfTheSameNameStartsWithoutOffsets(t *testing.T) {
 	r := newRig(t)
 	old := r.create("orders")
-	r.commit("g", Commit{"orders", 0, 1, tiers.NoEpoch, ""})
+	r.commit(Commit{"orders", 0, 1, tiers.NoEpoch, ""})
 	if err := r.broker.DeleteTopic(t.Context(), old.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,7 @@ func TestFailingStoreFailsWhatItWasAsked(t *testing.T) {
 	if err := r.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	errs := r.commit("g", Commit{"orders", 0, 1, tiers.NoEpoch, ""}, Commit{"other", 0, 1, tiers.NoEpoch, ""})
+	errs := r.commit(Commit{"orders", 0, 1, tiers.NoEpoch, ""}, Commit{"other", 0, 1, tiers.NoEpoch, ""})
 	if tiers.KindOf(errs[0]) != tiers.Closed || tiers.KindOf(errs[1]) != tiers.UnknownTopicOrPartition {
 		t.Errorf("got %v", errs)
 	}
@@ -169,7 +170,7 @@ func TestFencedNodeAnswersNothing(t *testing.T) {
 	r := newRig(t)
 	r.create("orders")
 	r.broker.Fence(tiers.E(tiers.StaleFence, "check claim", "bucket", "node 2 took it over"))
-	errs := r.commit("g", Commit{"orders", 0, 1, tiers.NoEpoch, ""})
+	errs := r.commit(Commit{"orders", 0, 1, tiers.NoEpoch, ""})
 	if errs[0] == nil || !strings.Contains(errs[0].Error(), "node 2 took it over") {
 		t.Errorf("commit: %v", errs[0])
 	}

@@ -150,7 +150,7 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any) (err 
 		return nil
 	}
 	if out != nil {
-		_ = json.Unmarshal(raw, out) //nolint:errcheck // /readyz says why it is not ready; a problem leaves out empty
+		_ = json.Unmarshal(raw, out) // /readyz says why it is not ready; a problem leaves out empty.
 	}
 	p := &Problem{Status: resp.StatusCode, Title: resp.Status}
 	if err := json.Unmarshal(raw, p); err != nil {
