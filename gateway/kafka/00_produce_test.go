@@ -52,10 +52,20 @@ func TestProduceRefusals(t *testing.T) {
 	broken[len(broken)-1] ^= 1
 	txn := produceOf(-1, "known", 0, makeBatch(t, 1, 1))
 	txn.TransactionID = kmsg.StringPtr("tx")
+	short := make([]byte, 34) // a whole message of format v1, shorter than any batch header
+	short[11], short[16] = 22, 1
+	many := produceOf(1, "known", 0, makeBatch(t, 1, 1))
+	for i := range int32(2) {
+		p := kmsg.NewProduceRequestTopicPartition()
+		p.Partition, p.Records = 5+i, makeBatch(t, 1, 1)
+		many.Topics[0].Partitions = append(many.Topics[0].Partitions, p)
+	}
 	for name, c := range map[string]struct {
 		req  *kmsg.ProduceRequest
 		code int16
 	}{
+		"old message":     {produceOf(1, "known", 0, short), 43},
+		"3 partitions":    {many, 42},
 		"acks 2":          {produceOf(2, "known", 0, makeBatch(t, 1, 1)), 21},
 		"acks -2":         {produceOf(-2, "known", 0, makeBatch(t, 1, 1)), 21},
 		"transactional":   {txn, 53},

@@ -103,6 +103,25 @@ func TestFetchLongPoll(t *testing.T) {
 	})
 }
 
+// TestFetchMissesNoNews: a record that comes after the first look and before the
+// subscription is seen.
+func TestFetchMissesNoNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Limits{})
+		defer r.stop()
+		r.node.create(t, "known", 1)
+		log := r.node.log(t, "known", 0)
+		log.onWait = func() { log.fill(t, 1, 10) }
+		c := r.pipe()
+		defer c.nc.Close()
+		before := time.Now()
+		p := part(ask[*kmsg.FetchResponse](c, fetchOf(12, wanted{name: "known"})), 0)
+		if len(p.RecordBatches) == 0 || time.Since(before) != 0 {
+			t.Errorf("%d bytes after %v", len(p.RecordBatches), time.Since(before))
+		}
+	})
+}
+
 // TestFetchMinBytes: what was read is kept while more is waited for, and every
 // batch is read once.
 func TestFetchMinBytes(t *testing.T) {
@@ -430,9 +449,11 @@ func TestFetchLeaderEpochs(t *testing.T) {
 		}
 	}
 	r.node.offline[tiers.TopicPartition{Topic: "known"}] = tiers.E(tiers.NotLeader, "owner", "known-0", "it is opening")
-	resp := ask[*kmsg.FetchResponse](c, fetchOf(16, wanted{name: "known", id: topic.ID}))
-	if len(resp.Brokers) != 1 || resp.Brokers[0].Host != "localhost" || part(resp, 0).ErrorCode != 6 {
-		t.Errorf("v16 to a partition that is not led: %+v", resp)
+	for v := int16(4); v <= 17; v++ {
+		resp := ask[*kmsg.FetchResponse](c, fetchOf(v, wanted{name: "known", id: topic.ID}))
+		if part(resp, 0).ErrorCode != 6 || (len(resp.Brokers) == 1 && resp.Brokers[0].Host == "localhost") != (v >= 16) {
+			t.Errorf("v%d to a partition that is not led: %+v", v, resp)
+		}
 	}
 }
 
@@ -529,6 +550,30 @@ func TestFetchSlowBucketHoldsUpNobodyElse(t *testing.T) {
 			t.Errorf("then: %d and %d bytes", len(ps[0].RecordBatches), len(ps[1].RecordBatches))
 		}
 		c.nc.Close()
+		synctest.Wait()
+		r.balanced()
+	})
+}
+
+// TestFetchAbandonedReadGivesItsMemoryBack, when the bucket answers at last and
+// nobody waits any more.
+func TestFetchAbandonedReadGivesItsMemoryBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Limits{})
+		defer r.stop()
+		r.node.create(t, "known", 1)
+		log := r.node.log(t, "known", 0)
+		log.fill(t, 3, 10_000)
+		log.bucket, log.deaf = make(chan struct{}), true
+		log.change(func(v *partition.View) { v.LocalLogStart = 2 })
+		c := r.pipe()
+		before := time.Now()
+		p := part(ask[*kmsg.FetchResponse](c, fetchOf(12, wanted{name: "known"})), 0)
+		if p.ErrorCode != 0 || len(p.RecordBatches) != 0 || time.Since(before) != 500*time.Millisecond+coldGrace {
+			t.Errorf("after %v: %+v", time.Since(before), p)
+		}
+		c.nc.Close()
+		close(log.bucket)
 		synctest.Wait()
 		r.balanced()
 	})

@@ -35,9 +35,11 @@ type fakeLog struct {
 	aborted  []local.AbortedTxn
 	bucket   chan struct{} // reads below LocalLogStart wait until it is closed
 	gets     int           // of the bucket
+	deaf     bool          // waiting for the bucket goes on after the context ended
 	appended []partition.AppendRequest
 	reads    int
 	onAppend func()
+	onWait   func() // before a subscription
 }
 
 func newFakeLog() *fakeLog {
@@ -70,6 +72,9 @@ func (l *fakeLog) publish(f func(v *partition.View)) {
 }
 
 func (l *fakeLog) Subscribe(c chan<- struct{}) func() {
+	if l.onWait != nil {
+		l.onWait()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.subs[c] = struct{}{}
@@ -115,7 +120,7 @@ func (l *fakeLog) Append(ctx context.Context, r partition.AppendRequest) (partit
 
 func (l *fakeLog) Read(ctx context.Context, r partition.ReadRequest) (partition.ReadResult, error) {
 	l.mu.Lock()
-	v, bucket, err := l.view, l.bucket, l.err
+	v, bucket, err, deaf := l.view, l.bucket, l.err, l.deaf
 	l.reads++
 	cold := r.From < v.LocalLogStart
 	if cold {
@@ -137,9 +142,13 @@ func (l *fakeLog) Read(ctx context.Context, r partition.ReadRequest) (partition.
 		return res, tiers.E(tiers.OffsetOutOfRange, "read", "fake", "")
 	}
 	if cold && bucket != nil {
+		ended := ctx.Done()
+		if deaf {
+			ended = nil
+		}
 		select {
 		case <-bucket:
-		case <-ctx.Done():
+		case <-ended:
 			return res, tiers.E(tiers.TimedOut, "read", "fake", "%w", ctx.Err())
 		}
 	}

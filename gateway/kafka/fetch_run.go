@@ -129,11 +129,6 @@ func (f *fetching) run(c *call) {
 	if !f.enough() && time.Now().Before(f.deadline) || f.colds > 0 {
 		f.wait(c.gone)
 	}
-	for _, p := range f.pulls {
-		if p.view == nil && p.code == codeNone {
-			p.view = p.log.View() // it was not read: there was no memory for it
-		}
-	}
 }
 
 func (f *fetching) coldDeadline() time.Time {
@@ -194,7 +189,7 @@ func (f *fetching) lastColds(gone context.Context) {
 
 // enough reports whether the answer should go out now.
 func (f *fetching) enough() bool {
-	return f.ready || f.size > 0 && f.size >= f.minBytes || f.size >= f.maxBytes && f.size > 0 || f.minBytes <= 0 && f.colds == 0
+	return f.ready || f.size > 0 && f.size >= f.minBytes || f.minBytes <= 0 && f.colds == 0
 }
 
 // sweep reads every partition that may have something new.
@@ -292,8 +287,7 @@ func (f *fetching) bring(p *pull, r readOutcome) {
 	f.reserved += r.reserved
 	if r.res.View != nil {
 		if had := p.size > 0; f.otherHistory(p, r.res.View) && had {
-			p.view = nil // it was read behind what is gone; the change is news, so it is read again
-			return
+			return // it was read behind what is gone; the change is news, so it is read again
 		}
 		p.view = r.res.View
 	}

@@ -99,42 +99,36 @@ func TestManyConnectionsAtOnce(t *testing.T) {
 	}
 }
 
-// TestConnectionLimits: of the node, and of an address.
+// TestConnectionLimits: of the node, and of an address. A connection that ended
+// makes room.
 func TestConnectionLimits(t *testing.T) {
 	for name, lim := range map[string]Limits{
 		"max.connections":        {MaxConnections: 3},
 		"max.connections.per.ip": {MaxConnectionsPerIP: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, lim)
-			defer r.stop()
-			var cs []*client
-			for range 3 {
-				cs = append(cs, r.tcp())
-			}
-			over := r.tcp()
-			over.closed()
-			over.nc.Close()
-			for _, c := range cs {
-				ask[*kmsg.ApiVersionsResponse](c, kmsg.NewPtrApiVersionsRequest())
-			}
-			if n := counted(t, r.srv.metrics.refused.WithLabelValues(name)); n != 1 {
-				t.Errorf("refused %v, want 1", n)
-			}
-			for _, c := range cs {
-				c.nc.Close()
-			}
-			for { // a connection counts until the server has seen its end
-				r.srv.mu.Lock()
-				n := len(r.srv.conns)
-				r.srv.mu.Unlock()
-				if n == 0 {
-					break
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, lim)
+				defer r.stop()
+				var cs []*client
+				for range 3 {
+					cs = append(cs, r.pipe())
 				}
-			}
-			again := r.tcp()
-			ask[*kmsg.ApiVersionsResponse](again, kmsg.NewPtrApiVersionsRequest())
-			again.nc.Close()
+				r.pipe().closed()
+				for _, c := range cs {
+					ask[*kmsg.ApiVersionsResponse](c, kmsg.NewPtrApiVersionsRequest())
+				}
+				if n := counted(t, r.srv.metrics.refused.WithLabelValues(name)); n != 1 {
+					t.Errorf("refused %v, want 1", n)
+				}
+				cs[1].nc.Close()
+				synctest.Wait()
+				cs[1] = r.pipe()
+				for _, c := range cs {
+					ask[*kmsg.ApiVersionsResponse](c, kmsg.NewPtrApiVersionsRequest())
+					c.nc.Close()
+				}
+			})
 		})
 	}
 }

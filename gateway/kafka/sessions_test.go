@@ -148,6 +148,10 @@ func TestReport067SessionKeepsNoDeadID(t *testing.T) {
 	if got := fmt.Sprint(codes(3)); got != "[103 100]" {
 		t.Errorf("made again: %v", got)
 	}
+	resp = ask[*kmsg.FetchResponse](c, inSession(fetchOf(13, wanted{id: old.ID, offset: 7}), id, 4))
+	if code := part(resp, 0).ErrorCode; code != 103 {
+		t.Errorf("asked for again by the dead id: code %d", code)
+	}
 }
 
 func TestFetchSessionThatForgetsAllEnds(t *testing.T) {
@@ -189,17 +193,26 @@ func TestFetchSessionsAreBounded(t *testing.T) {
 			t.Errorf("a third session: %d", third)
 		}
 		time.Sleep(50 * time.Second)
-		if code := ask[*kmsg.FetchResponse](c, inSession(fetchOf(12), first, 1)).ErrorCode; code != 0 {
+		for _, id := range []int32{first, second} {
+			if code := ask[*kmsg.FetchResponse](c, inSession(fetchOf(12), id, 1)).ErrorCode; code != 0 {
+				t.Errorf("session %d: code %d", id, code)
+			}
+		}
+		time.Sleep(50 * time.Second)
+		if third := open(); third != 0 {
+			t.Errorf("a third session, although both were used 50 s ago: %d", third)
+		}
+		if code := ask[*kmsg.FetchResponse](c, inSession(fetchOf(12), first, 2)).ErrorCode; code != 0 {
 			t.Errorf("first session: code %d", code)
 		}
 		time.Sleep(20 * time.Second)
 		if third := open(); third == 0 {
 			t.Error("no room, although the second session was idle for 70 s")
 		}
-		if code := ask[*kmsg.FetchResponse](c, inSession(fetchOf(12), first, 2)).ErrorCode; code != 0 {
+		if code := ask[*kmsg.FetchResponse](c, inSession(fetchOf(12), first, 3)).ErrorCode; code != 0 {
 			t.Errorf("first session, used lately: code %d", code)
 		}
-		if code := ask[*kmsg.FetchResponse](c, inSession(fetchOf(12), second, 1)).ErrorCode; code != 70 {
+		if code := ask[*kmsg.FetchResponse](c, inSession(fetchOf(12), second, 2)).ErrorCode; code != 70 {
 			t.Errorf("second session: code %d, want FETCH_SESSION_ID_NOT_FOUND", code)
 		}
 	})
