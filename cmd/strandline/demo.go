@@ -61,18 +61,21 @@ type show struct {
 	config gateway.Config
 	node   *gateway.Node
 	began  time.Time
+	// produced is when the first record was sent. Segments are copied from then on.
+	produced time.Time
 
 	mu    sync.Mutex
 	sent  map[digest]int // what was acknowledged, by content and place
 	count int64
 	bytes int64
+	rates map[string]string // by tier: what was written there and how fast
 }
 
 func demo(ctx context.Context, out io.Writer, o demoOptions) (err error) {
 	if o.records < 1 {
 		return usageError{fmt.Errorf("--records %d: want at least 1", o.records)}
 	}
-	s := &show{demoOptions: o, out: out, sent: make(map[digest]int), began: time.Now()}
+	s := &show{demoOptions: o, out: out, sent: make(map[digest]int), rates: make(map[string]string), began: time.Now()}
 	remove, err := s.folder()
 	if err != nil {
 		return err
@@ -165,6 +168,7 @@ func (s *show) produce(ctx context.Context) error {
 	}
 	defer cl.Close()
 	began := time.Now()
+	s.produced = began
 	var failed error
 	err = input(s.file, s.records, func(r *kgo.Record) {
 		cl.Produce(ctx, r, func(r *kgo.Record, err error) {
@@ -187,14 +191,14 @@ func (s *show) produce(ctx context.Context) error {
 	if failed != nil {
 		return fmt.Errorf("produce: %w", failed)
 	}
-	s.say("produced %d records, %s, each acknowledged after fsync: %s", s.count, humanBytes(s.bytes), rate(s.count, s.bytes, time.Since(began)))
+	s.rates["local"] = rate(s.count, s.bytes, time.Since(began))
+	s.say("produced %d records, %s, each acknowledged after fsync: %s", s.count, humanBytes(s.bytes), s.rates["local"])
 	return nil
 }
 
 // tier waits until every segment is in the bucket. The active ones are closed
 // first, so that nothing is left behind.
 func (s *show) tier(ctx context.Context) error {
-	began := time.Now()
 	a := s.admin()
 	for p := range int32(demoPartitions) {
 		if err := a.Roll(ctx, demoTopic, p); err != nil {
@@ -206,8 +210,9 @@ func (s *show) tier(ctx context.Context) error {
 			return err
 		}
 	}
-	s.say("every closed segment is in the bucket and was read back (%.2f s after the last record)", time.Since(began).Seconds())
-	return s.table(ctx, "before the disk is lost")
+	s.rates["remote"] = rate(s.count, s.bytes, time.Since(s.produced))
+	s.say("every segment is closed, in the bucket, and was read back")
+	return s.table(ctx, "before the disk is lost; written at")
 }
 
 func (s *show) loseDisk(context.Context) error {
@@ -271,8 +276,9 @@ func (s *show) compare(ctx context.Context) error {
 	if len(s.sent) > 0 {
 		return fmt.Errorf("%d records did not come back", len(s.sent))
 	}
-	s.say("consumed %d records from the bucket: %s", count, rate(count, bytes, time.Since(began)))
-	if err := s.table(ctx, "after the rebuild"); err != nil {
+	s.rates = map[string]string{"local": "-", "remote": rate(count, bytes, time.Since(began))}
+	s.say("consumed %d records from the bucket: %s", count, s.rates["remote"])
+	if err := s.table(ctx, "after the rebuild; read at"); err != nil {
 		return err
 	}
 	s.say("all %d records are the same: partition, offset, timestamp, key, value and headers", count)
@@ -298,10 +304,10 @@ func (s *show) table(ctx context.Context, when string) error {
 	}
 	tw := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(tw, "%s:\n", when)
-	fmt.Fprintln(tw, "tier\tsegments\trecords\tbytes\t")
+	fmt.Fprintln(tw, "tier\tsegments\trecords\tbytes\trate\t")
 	for _, name := range []string{"local", "remote"} {
 		t := tiers[name]
-		fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t\n", name, t.segments, t.records, t.bytes)
+		fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%s\t\n", name, t.segments, t.records, t.bytes, s.rates[name])
 	}
 	return tw.Flush()
 }
