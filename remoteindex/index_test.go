@@ -184,6 +184,40 @@ func TestHighestRemembersWhatWasDeleted(t *testing.T) {
 	if _, ok := x.Highest(3); ok {
 		t.Error("epoch 3 was never readable")
 	}
+	late := seg(3, 40, 59, lin(4, 40))
+	x = index(t, seg(4, 20, 39, lin(4, 20)), in(late, tiers.DeleteStarted))
+	if end, ok := x.Highest(4); !ok || end != 60 {
+		t.Errorf("epoch 4, of which an earlier segment is left: %d, %v", end, ok)
+	}
+}
+
+// Rows that contradict log matching (B4) do not hide good ones: the larger segment
+// reaches as far in epoch 2, but what it holds before is not the log's.
+func TestFindLooksBehindARowThatIsNotTheLogs(t *testing.T) {
+	x := index(t, seg(1, 0, 19, lin(1, 0, 2, 10)), seg(2, 10, 14, lin(2, 10)))
+	p, w := x.Find(12, Truth{lin(0, 0, 2, 10), 0, 100})
+	if w != Covered || p.Segment.Base != 10 || p.End != 15 {
+		t.Fatalf("%d, segment %d to %d", w, p.Segment.Base, p.End)
+	}
+}
+
+func TestSafeRangeBeginsWithTheLog(t *testing.T) {
+	for _, c := range []struct {
+		s          tiers.RemoteSegment
+		truth      Truth
+		start, end tiers.Offset
+	}{
+		{seg(1, 20, 59, lin(0, 20)), Truth{lin(0, 0), 40, 100}, 40, 60},
+		{seg(1, 20, 59, lin(0, 20, 2, 40)), Truth{lin(1, 0, 2, 40), 40, 100}, 40, 60}, // What lies below the start may differ.
+		{seg(1, 20, 59, lin(0, 20)), Truth{lin(0, 30), 0, 100}, 30, 60},
+		{seg(1, 20, 59, lin(0, 20)), Truth{lin(0, 0), 0, 10}, 20, 20},
+		{seg(1, 20, 59, lin(0, 20)), Truth{nil, 0, 100}, 20, 20},
+		{seg(1, 20, 59, lin(0, 20)), Truth{lin(0, 0), 70, 100}, 70, 70},
+	} {
+		if start, end := SafeRange(c.s, c.truth); start != c.start || end != c.end {
+			t.Errorf("%s in %+v: [%d,%d), want [%d,%d)", c.s.Epochs, c.truth, start, end, c.start, c.end)
+		}
+	}
 }
 
 // Report 037: two copies overlap in one epoch, 0-100 and 0-200. Reads at 95 and

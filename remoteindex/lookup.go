@@ -125,9 +125,6 @@ func (x *Index) Find(o tiers.Offset, t Truth) (Piece, Where) {
 	if o < t.Start {
 		return Piece{}, BelowStart
 	}
-	if o >= t.Bound {
-		return Piece{}, NoCover
-	}
 	e := t.Lineage.EpochFor(o)
 	if e == tiers.NoEpoch {
 		return Piece{}, NoCover
@@ -154,11 +151,8 @@ func (x *Index) Find(o tiers.Offset, t Truth) (Piece, Where) {
 }
 
 func serves(r *tiers.RemoteSegment, o tiers.Offset, t Truth) (Piece, bool) {
-	s, end := SafeRange(*r, t)
-	if o < s || o >= end {
-		return Piece{}, false
-	}
-	return Piece{*r, o, end}, true
+	_, end := SafeRange(*r, t) // o is not below it: it is in the segment, the log and the lineage.
+	return Piece{*r, o, end}, o < end
 }
 
 // Next returns the lowest piece that starts above o: where the log goes on after

@@ -82,5 +82,5 @@ func Classify(s tiers.RemoteSegment, t Truth) Class {
 // the log, agrees with the lineage in each of them, and ends at or below logEnd.
 // Its first epoch may have started earlier, its last may end later.
 func Within(s tiers.RemoteSegment, l tiers.Lineage, start, logEnd tiers.Offset) bool {
-	return s.End <= logEnd && Classify(s, Truth{Lineage: l, Start: start, Bound: logEnd}) == InLineage
+	return Classify(s, Truth{Lineage: l, Start: start, Bound: logEnd}) == InLineage
 }

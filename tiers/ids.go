@@ -25,15 +25,14 @@ func (id TopicID) Hex() string { return hex.EncodeToString(id[:]) }
 // it: two names never mean the same topic.
 func ParseTopicID(s string) (TopicID, error) {
 	var id TopicID
-	var n int
 	var err error
 	switch len(s) {
 	case hex.EncodedLen(len(id)):
-		n, err = hex.Decode(id[:], []byte(s))
+		_, err = hex.Decode(id[:], []byte(s))
 	case base64.RawURLEncoding.EncodedLen(len(id)):
-		n, err = base64.RawURLEncoding.Decode(id[:], []byte(s))
+		_, err = base64.RawURLEncoding.Decode(id[:], []byte(s))
 	}
-	if err != nil || n != len(id) || s != id.String() && s != id.Hex() {
+	if err != nil || s != id.String() && s != id.Hex() {
 		return TopicID{}, fmt.Errorf("topic id %q: want 32 lower-case hexadecimal digits or 22 characters of URL-safe base64", s)
 	}
 	return id, nil

@@ -204,6 +204,17 @@ func TestReport077_EmptyBatchKeepsItsOffsets(t *testing.T) {
 	}
 }
 
+// A length that would not lead on must not be believed: walking over it would
+// never end.
+func TestParseRefusesLengthsBelowAHeader(t *testing.T) {
+	for length, ok := range map[int32]bool{math.MinInt32: false, -12: false, 0: false, minLength - 1: false, minLength: true, math.MaxInt32: true} {
+		b := bent(t, put32(atLength, length))
+		if h, err := Parse(b); (err == nil) != ok || ok && h.Size() != int64(length)+12 {
+			t.Errorf("length %d: size %d, %v", length, h.Size(), err)
+		}
+	}
+}
+
 func TestSplit(t *testing.T) {
 	one, two := build(t, Builder{ProducerID: -1}, sample(1)), build(t, Builder{ProducerID: -1}, sample(5))
 	all := append(bytes.Clone(one), two...)

@@ -106,8 +106,6 @@ func (d *Decoder) CheckRecords(b []byte, requireKey bool) error {
 		return tiers.E(tiers.InvalidRecord, "check records", "", "record %d of the batch has another offset delta", i)
 	case keyless:
 		return tiers.E(tiers.InvalidRecord, "check records", "", "record %d of the batch has no key, which a compacted topic needs", i)
-	case i != tiers.Offset(h.Count):
-		return tiers.E(tiers.InvalidRecord, "check records", "", "the batch has %d records, its header says %d", i, h.Count)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/s2"
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
@@ -95,7 +96,7 @@ func (nothing) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 // costs memory in proportion to the cap, not to what it would become.
 func TestReport069_BombsStopAtTheCap(t *testing.T) {
 	const limit = 1 << 20
-	for name, b := range bombs(t, 1<<30) {
+	for name, b := range bombs(t, 256<<20) {
 		t.Run(name, func(t *testing.T) {
 			if len(b) > 64<<20 {
 				t.Fatalf("the bomb itself has %d bytes", len(b))
@@ -210,10 +211,14 @@ func TestSnappyXerial(t *testing.T) {
 
 // S2's extension of snappy would be refused by other clients: so it is here.
 func TestSnappyIsStrict(t *testing.T) {
-	// 8 bytes: literal "ab", then a copy with offset 0, which S2 reads as "repeat".
-	block := []byte{8, 1<<2 | 0, 'a', 'b', 2<<2 | 1, 0}
-	if err := NewDecoder(1<<20).Records(packed(Snappy, 1, block), func(Record) bool { return true }); tiers.KindOf(err) != tiers.CorruptMessage {
-		t.Fatal(err)
+	// 10 bytes: literal "ab", a copy of 4 from 2 back, a copy of 4 from 0 back, which
+	// S2 reads as "from as far as before".
+	block := []byte{10, 1<<2 | 0, 'a', 'b', 1, 2, 1, 0}
+	if out, err := s2.Decode(nil, block); err != nil || string(out) != "ababababab" {
+		t.Fatalf("S2 reads %q, %v", out, err)
+	}
+	if out, err := NewDecoder(1 << 20).decompress(Snappy, block); tiers.KindOf(err) != tiers.CorruptMessage {
+		t.Fatalf("%q, %v", out, err)
 	}
 }
 
@@ -267,6 +272,7 @@ func TestRecordsRefuseMalformedRecords(t *testing.T) {
 		{"offset delta behind the last", 1, rec(zero, zig(0), zig(1), zig(-1), zig(-1), zig(0))},
 		{"the same offset delta twice", 2, append(bytes.Clone(good), good...)},
 		{"key length -2", 1, rec(zero, zig(0), zig(0), zig(-2), zig(-1), zig(0))},
+		{"key length of 33 bits", 1, rec(zero, zig(0), zig(0), binary.AppendUvarint(nil, 1<<32|1), zig(-1), zig(0))},
 		{"key longer than the record", 1, append(rec(zero, zig(0), zig(0), zig(5), []byte("k")), "behind it"...)},
 		{"value longer than the record", 1, rec(zero, zig(0), zig(0), zig(-1), zig(math.MaxInt32), zig(0))},
 		{"no header count", 1, rec(zero, zig(0), zig(0), zig(-1), zig(-1))},
@@ -314,6 +320,9 @@ func TestRecordsKeepUntilTheNextCall(t *testing.T) {
 		if err := same(records(t, d, build(t, Builder{Codec: c, ProducerID: -1}, want)), want); err != nil {
 			t.Fatalf("%s: %v", c, err)
 		}
+	}
+	if n := len(d.headers); n != 50*3 {
+		t.Fatalf("the decoder keeps %d headers of earlier calls", n-50*3)
 	}
 }
 

@@ -84,6 +84,14 @@ func TestRebuild(t *testing.T) {
 			"a copy that was tried again", RebuildFacts{Found: with(found(remote(4, 40, 99, lin(1, 40, 2, 50)), 2, l))},
 			0, 100, l, 3, []tiers.Offset{0, 40}, nil, []Range{{40, 100}}, 4,
 		},
+		{
+			"a segment within another", RebuildFacts{Found: with(found(remote(4, 70, 79, lin(2, 70)), 2, l), found(remote(5, 100, 109, lin(2, 100)), 2, l))},
+			0, 110, l, 3, []tiers.Offset{0, 40, 60, 100}, nil, []Range{{70, 80}}, 5,
+		},
+		{
+			"a hole was filled after the log start had moved", RebuildFacts{Found: bend(2, func(f *Found) { f.Lineage = f.Lineage.TruncateStart(45) })},
+			45, 100, lin(1, 45, 2, 50), 3, []tiers.Offset{40, 60}, nil, nil, 3,
+		},
 		{"all is below the log start", RebuildFacts{Found: all, LogStart: 500}, 500, 500, nil, 3, nil, nil, nil, 0},
 	} {
 		f := tc.f
@@ -132,6 +140,28 @@ func TestRebuildBelievesTheLaterLeader(t *testing.T) {
 	r = Rebuild(RebuildFacts{Partition: tiers.PartitionID{Index: 3}, Found: []Found{a, b, c}})
 	if r.LogEnd != 90 || !slices.Equal(r.Lineage, lin(1, 0)) || len(r.Rows) != 2 && len(r.Rows) != 3 {
 		t.Errorf("[%d,%d) %s, rows %v", r.LogStart, r.LogEnd, r.Lineage, bases(r.Rows))
+	}
+}
+
+// An earlier leader that contradicts the later one below its end says nothing of
+// what is behind it either, though its later epochs would fit there.
+func TestRebuildTakesNothingFromADiscardedLog(t *testing.T) {
+	a := found(remote(1, 0, 89, lin(1, 0)), 6, lin(1, 0))
+	b := found(remote(2, 95, 109, lin(5, 95)), 5, lin(1, 0, 2, 70, 5, 95))
+	r := Rebuild(RebuildFacts{Partition: tiers.PartitionID{Index: 3}, Found: []Found{a, b}})
+	if v := verdicts(r); r.LogEnd != 90 || !slices.Equal(r.Lineage, lin(1, 0)) || v[95] != Discarded || len(r.Gaps) != 0 {
+		t.Errorf("[%d,%d) %s, gaps %v, %v", r.LogStart, r.LogEnd, r.Lineage, r.Gaps, v)
+	}
+}
+
+// An earlier leader whose log began where the later one's ends says nothing of
+// the start.
+func TestRebuildDoesNotMoveTheStartToADiscardedLog(t *testing.T) {
+	a := found(remote(1, 0, 39, lin(5, 0)), 5, lin(5, 0))
+	b := found(remote(2, 100, 119, lin(2, 100)), 2, lin(2, 100))
+	r := Rebuild(RebuildFacts{Partition: tiers.PartitionID{Index: 3}, Found: []Found{a, b}})
+	if v := verdicts(r); r.LogStart != 0 || r.LogEnd != 40 || v[100] != Discarded {
+		t.Errorf("[%d,%d), %v", r.LogStart, r.LogEnd, v)
 	}
 }
 

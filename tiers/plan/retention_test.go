@@ -141,6 +141,10 @@ func TestReport110_FutureTimestampDoesNotPinLocalSegments(t *testing.T) {
 	if d := TotalRetention(total, noon()); len(d.Delete) != 2 || d.Held {
 		t.Errorf("no record carries a time: %+v", d)
 	}
+	rows[0].CreatedAt = noon()
+	if d := TotalRetention(total, noon()); len(d.Delete) != 0 {
+		t.Errorf("no record carries a time, copied just now: %+v", d)
+	}
 }
 
 // Report 001: a restart forgets how much is remote. No offset counts twice.
