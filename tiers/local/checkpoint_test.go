@@ -316,6 +316,34 @@ func TestCleanMarkerIsChecked(t *testing.T) {
 	n.close()
 }
 
+// A log that is shorter than the marker says has lost acknowledged records: it
+// opens, without them, and the recovery point follows.
+func TestCleanMarkerShorterLog(t *testing.T) {
+	n := newNode(t, mem.New())
+	l := n.open()
+	want := add(t, l, 1, 3)
+	add(t, l, 1, 3)
+	n.close()
+	must(t, fsys.WriteFileAtomic(n.fs, n.file(0, logSuffix), want, 0o644))
+	for _, name := range []string{indexSuffix, timeSuffix} { // so that nothing but the end tells
+		b, err := fsys.ReadFile(n.fs, n.file(0, name))
+		must(t, err)
+		if name == indexSuffix {
+			must(t, fsys.WriteFileAtomic(n.fs, n.file(0, name), nil, 0o644))
+		} else {
+			must(t, fsys.WriteFileAtomic(n.fs, n.file(0, name), b[:0], 0o644))
+		}
+	}
+	l = n.open()
+	if n.rec.Clean || l.LogEnd() != 3 || !bytes.Equal(content(t, l), want) {
+		t.Errorf("%+v, end %d", n.rec, l.LogEnd())
+	}
+	if got := point(t, n.fs, partitionID(0)); got != 3 {
+		t.Errorf("the recovery point is %d", got)
+	}
+	n.close()
+}
+
 func TestHighWatermarkInCheckpoint(t *testing.T) {
 	n := newNode(t, mem.New())
 	l := n.open()

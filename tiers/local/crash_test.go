@@ -157,6 +157,10 @@ func life(s *script) {
 	s.append(3, 5, plain(0))
 	s.truncate(60) // in the middle of a batch of the last segment
 	s.append(4, 9, plain(0))
+	s.roll()
+	s.append(4, 2, plain(0))
+	s.roll()
+	s.append(4, 2, plain(0))
 	s.sync()
 	s.truncate(12) // across segments
 	s.append(5, 6, plain(0))
@@ -215,6 +219,46 @@ func TestCrashAtEveryOperation(t *testing.T) {
 			if t.Failed() {
 				return
 			}
+		}
+	}
+}
+
+// A crash while recovery cuts a damaged log: the next start finds the same end,
+// and no hole.
+func TestCrashDuringRecovery(t *testing.T) {
+	n := newNode(t, mem.New())
+	l := n.open()
+	var want []byte
+	for i := range 5 {
+		b := add(t, l, 1, 4)
+		if i < 2 {
+			want = append(want, b...)
+		}
+		if i != 1 {
+			must(t, l.Roll())
+		}
+	}
+	size := len(want) / 2
+	flipByte(t, n.fs, n.file(4, logSuffix), size+70) // the third batch of the log; nothing is checkpointed
+	fs := n.fs.(*mem.FS).KillCopy()
+	n.fs = fs
+	var disks []*mem.FS
+	fs.OnOp(func(op fsys.Op) {
+		disks = append(disks, fs.SyncedCopy(), fs.KillCopy())
+		for seed := range uint64(4) {
+			disks = append(disks, fs.CrashCopy(uint64(op.Seq)*10+seed))
+		}
+	})
+	n.open()
+	fs.OnOp(nil)
+	if len(disks) < 60 {
+		t.Fatalf("only %d crashes", len(disks))
+	}
+	for i, disk := range disks {
+		n.fs = disk
+		l = n.open()
+		if !bytes.Equal(content(t, l), want) || l.LogEnd() != 8 || len(n.rec.Holes) > 0 {
+			t.Fatalf("crash %d: end %d, %+v, want 8", i, l.LogEnd(), n.rec)
 		}
 	}
 }

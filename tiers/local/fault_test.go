@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"syscall"
@@ -20,14 +21,19 @@ func TestFaultPairs(t *testing.T) {
 	n.open()
 	life(newScript(n))
 	n.close()
-	total := len(probe.Ops(fsys.OpMutation))
+	ops := probe.Ops(fsys.OpMutation)
+	total := len(ops)
 	if total < 150 {
 		t.Fatalf("only %d operations", total)
 	}
 	when := ""
 	t.Cleanup(func() { t.Log(when) })
 	for i := range total {
-		for _, f := range []fsys.Fault{{}, {Applied: true}, {Short: 30}, {Times: 2}} {
+		faults := []fsys.Fault{{}, {Applied: true}, {Times: 2}}
+		if ops[i].Kind == fsys.OpWrite {
+			faults = append(faults, fsys.Fault{Short: 30})
+		}
+		for _, f := range faults {
 			f.Kinds, f.Skip, f.Err = fsys.OpMutation, i, syscall.EIO
 			when = fmt.Sprintf("operation %d of %d, %+v", i, total, f)
 			checkFault(t, f, &when)
@@ -35,6 +41,33 @@ func TestFaultPairs(t *testing.T) {
 				return
 			}
 		}
+	}
+}
+
+// An append that failed does not come back, even if all of it had been written.
+func TestFailedAppendIsUndone(t *testing.T) {
+	disk := mem.New()
+	faulty := fsys.NewFaulty(disk)
+	n := newNode(t, faulty)
+	l := n.open()
+	want := add(t, l, 1, 2)
+	must(t, l.Sync())
+	faulty.Add(fsys.Fault{Kinds: fsys.OpWrite, Name: logSuffix, Err: syscall.EIO, Applied: true})
+	if err := put(l, build(t, plain(1), 2, 2)); tiers.KindOf(err) != tiers.StorageFailed || l.Broken() != nil || l.LogEnd() != 2 {
+		t.Fatalf("%v, broken %v, end %d", err, l.Broken(), l.LogEnd())
+	}
+	for name, left := range map[string]*mem.FS{"killed": disk.KillCopy(), "synced": disk.SyncedCopy(), "crash": disk.CrashCopy(1)} {
+		n.fs = left
+		if l := n.open(); l.LogEnd() != 2 || !bytes.Equal(content(t, l), want) {
+			t.Errorf("%s: end %d", name, l.LogEnd())
+		}
+	}
+
+	faulty.Clear()
+	faulty.Add(fsys.Fault{Kinds: fsys.OpWrite, Name: logSuffix, Err: syscall.EIO, Short: 70})
+	faulty.Add(fsys.Fault{Kinds: fsys.OpTruncate, Err: syscall.EIO})
+	if err := put(l, build(t, plain(1), 2, 2)); tiers.KindOf(err) != tiers.StorageFailed || l.Broken() == nil {
+		t.Errorf("an append that could not be undone: %v, broken %v", err, l.Broken())
 	}
 }
 

@@ -221,6 +221,28 @@ func TestProducersReplayFromOlderSnapshot(t *testing.T) {
 	}
 }
 
+// A snapshot of a history that was cut is not used for the one that follows.
+func TestProducerSnapshotOfCutHistory(t *testing.T) {
+	n := newNode(t, mem.New())
+	l := n.open()
+	b := batch.Builder{LeaderEpoch: 1, ProducerID: 7}
+	for i := range int32(4) {
+		b.BaseSequence = i
+		must(t, put(l, build(t, b, l.LogEnd(), 1)))
+	}
+	must(t, l.Roll()) // snapshot at 4: sequence 3
+	must(t, l.TruncateTo(2))
+	add(t, l, 2, 4)
+	must(t, l.Roll()) // at 6
+	must(t, n.disk.Checkpoint())
+	spoil(t, n.fs, n.file(6, snapshotSuffix), "zeroed")
+	l = n.crash()
+	if _, _, err := l.Producers().Check(idempotent(7, 0, 2, 0, 1), nil); err != nil {
+		t.Errorf("sequence 2 comes next: %v", err)
+	}
+	n.close()
+}
+
 // spoil damages a file.
 func spoil(t testing.TB, fs fsys.FS, name, how string) {
 	t.Helper()

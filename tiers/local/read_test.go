@@ -173,6 +173,17 @@ func TestTruncationUnderReader(t *testing.T) {
 	if _, _, ok, err := s.FindTime(headers(old[5])[0].FirstTimestamp, 12, 24); ok || err != nil {
 		t.Errorf("the old snapshot finds a time behind the cut: %v", err)
 	}
+	must(t, l.DropBefore(24)) // the segment that was shortened is dropped in its turn
+	s.segs[1].log.close()
+	if b, err := s.Read(8, 24, 1, true, nil); err != nil || !bytes.Equal(b, old[2]) {
+		t.Errorf("the old snapshot at 8: %d bytes, %v", len(b), err)
+	}
+	must(t, l.TruncateTo(0))
+	for range 3 {
+		add(t, l, 3, 4)
+		add(t, l, 3, 4)
+		must(t, l.Roll())
+	}
 	s.Release()
 	if got := leftovers(t, n); len(got) != 0 {
 		t.Errorf("left are %v", got)

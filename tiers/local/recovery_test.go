@@ -288,6 +288,43 @@ func TestReport116DamagedIndex(t *testing.T) {
 	}
 }
 
+// Indexes that are in order and say what is not so.
+func TestReport116IndexThatLies(t *testing.T) {
+	n, all := threeSegments(t)
+	shift := func(base tiers.Offset) {
+		b, err := fsys.ReadFile(n.fs, n.file(base, indexSuffix))
+		must(t, err)
+		e, err := decodeOffsetIndex(b, 1<<31)
+		must(t, err)
+		for i := range len(e) - 1 {
+			e[i].pos = e[i+1].pos // each names the batch behind the right one
+		}
+		must(t, fsys.WriteFileAtomic(n.fs, n.file(base, indexSuffix), encodeOffsetIndex(e[:len(e)-1]), 0o644))
+	}
+	n.log.segs[0].index.close()
+	shift(0)
+	s := n.log.Snapshot()
+	for o := range n.log.LogEnd() {
+		if b, err := s.Read(o, n.log.LogEnd(), 1, true, nil); err != nil || headers(b)[0].BaseOffset > o || headers(b)[0].Last() < o {
+			t.Errorf("read %d: %v", o, err)
+		}
+	}
+	s.Release()
+
+	for _, wrong := range []timeEntry{{1_700_000_099_999, 15}, {1_700_000_000_140, 14}} {
+		b, err := fsys.ReadFile(n.fs, n.file(0, timeSuffix))
+		must(t, err)
+		b = wrong.append(b[:len(b)-timeEntrySize])
+		must(t, fsys.WriteFileAtomic(n.fs, n.file(0, timeSuffix), b, 0o644))
+		l := n.crash()
+		if n.rec.RebuiltIndexes != 1 {
+			t.Errorf("%+v: %+v", wrong, n.rec)
+		}
+		checkIndexed(t, l, all, "after the wrong time")
+		must(t, n.disk.Checkpoint())
+	}
+}
+
 // An index that was damaged while the log is open is passed over.
 func TestDamagedIndexWhileOpen(t *testing.T) {
 	for _, how := range []string{"missing", "empty", "zeroed", "cut", "extended by garbage"} {

@@ -119,11 +119,6 @@ func (l *Log) shorten(old *segment, o tiers.Offset) (*segment, error) {
 	if err := h.Sync(); err != nil { // else bytes of the old history could follow new ones after a crash
 		return nil, err
 	}
-	for _, suffix := range []string{indexSuffix, timeSuffix, txnSuffix} {
-		if err := l.removeFile(s.path(suffix)); err != nil {
-			return nil, err
-		}
-	}
 	old.mu.RLock()
 	defer old.mu.RUnlock()
 	s.modified, s.first = l.o.Now(), old.first
