@@ -103,7 +103,23 @@ type setting struct {
 	secret bool
 	set    func(string) error
 	get    func() string
+	show   func(string) string // what may be shown of a value; nil: all of it
 }
+
+// shown is the value as it may be shown.
+func (s setting) shown() string {
+	v := s.get()
+	switch {
+	case s.secret && v != "":
+		return redacted
+	case s.show != nil:
+		return s.show(v)
+	}
+	return v
+}
+
+// redacted stands for a secret that is set.
+const redacted = "(secret)"
 
 // settings binds every key to c, in the order of the reference.
 func (c *Config) settings() []setting {
@@ -115,7 +131,7 @@ func (c *Config) nodeSettings() []setting {
 		number("node.id", &c.NodeID, 0, math.MaxInt32, "Id of this node, Kafka's broker id. Partitions remember it: keep it for the life of a data directory."),
 		text("node.rack", &c.NodeRack, "Rack of this node, as clients see it."),
 		text("data_dir", &c.DataDir, "Absolute path of the folder for segments and the control plane. One process at a time may use it."),
-		text("bucket", &c.Bucket, "Where closed segments go: s3://BUCKET/PREFIX?endpoint=URL&region=NAME&driver=s3|minio or dir:/absolute/path. "+
+		address("bucket", &c.Bucket, "Where closed segments go: s3://BUCKET/PREFIX?endpoint=URL&region=NAME&driver=s3|minio or dir:/absolute/path. "+
 			"Empty: everything stays on local disk. memory: is for trying things out and forgets everything at the end."),
 		secret("s3.access_key", &c.S3.AccessKey, "Static access key. Empty: the environment (AWS_ACCESS_KEY_ID, ...), shared files or the machine's role."),
 		secret("s3.secret_key", &c.S3.SecretKey, "Static secret key. Better given by STRANDLINE_S3_SECRET_KEY or the default chain than in a file."),
@@ -200,6 +216,13 @@ func text(key string, v *string, doc string) setting {
 		set: func(s string) error { *v = s; return nil },
 		get: func() string { return *v },
 	}
+}
+
+// address is a URL. A password does not belong into it, and is not shown.
+func address(key string, v *string, doc string) setting {
+	s := text(key, v, doc)
+	s.show = redactURL
+	return s
 }
 
 func secret(key string, v *string, doc string) setting {

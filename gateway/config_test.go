@@ -166,6 +166,14 @@ func TestSecretsAreNeverShown(t *testing.T) {
 		t.Errorf("%d secrets are marked as set, want 3", shown)
 	}
 	l.Bucket = "http://user:" + key + "@host"
+	if e := entry(t, l, "bucket"); strings.Contains(e.Value, key) {
+		t.Errorf("the bucket's URL shows its password: %q", e.Value)
+	}
+	for _, e := range l.kafkaNames() {
+		if strings.Contains(e.Value, key) || e.Sensitive && e.Value != "" {
+			t.Errorf("%s shows a secret", e.Name)
+		}
+	}
 	if err := l.Validate(); err == nil || strings.Contains(err.Error(), key) {
 		t.Errorf("the error shows the password, or there is none: %v", err)
 	}

@@ -13,13 +13,17 @@ import (
 func (c *Config) kafkaNames() []broker.ConfigEntry {
 	id, one := strconv.Itoa(int(c.NodeID)), "1"
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	advertised := c.Kafka.Advertised
+	if advertised == "" {
+		advertised = c.Kafka.Listen
+	}
 	out := []broker.ConfigEntry{
 		{Name: "broker.id", Value: id, Type: broker.TypeInt},
 		{Name: "node.id", Value: id, Type: broker.TypeInt},
 		{Name: "broker.rack", Value: c.NodeRack, Type: broker.TypeString},
 		{Name: "log.dirs", Value: c.DataDir, Type: broker.TypeString},
 		{Name: "listeners", Value: kafkaListener + "://" + c.Kafka.Listen, Type: broker.TypeList},
-		{Name: "advertised.listeners", Value: kafkaListener + "://" + c.Kafka.Advertised, Type: broker.TypeList},
+		{Name: "advertised.listeners", Value: kafkaListener + "://" + advertised, Type: broker.TypeList},
 		{Name: "auto.create.topics.enable", Value: strconv.FormatBool(c.Topics.AutoCreate), Type: broker.TypeBoolean},
 		{Name: "num.partitions", Value: number(c.Topics.DefaultPartitions), Type: broker.TypeInt},
 		{Name: "default.replication.factor", Value: one, Type: broker.TypeInt},
@@ -35,7 +39,7 @@ func (c *Config) kafkaNames() []broker.ConfigEntry {
 		{Name: "offset.metadata.max.bytes", Value: number(groups.MaxMetadata), Type: broker.TypeInt},
 	}
 	for _, s := range append(c.nodeSettings(), c.listenerSettings()...) {
-		e := broker.ConfigEntry{Name: "strandline." + s.key, Value: s.get(), Type: broker.TypeString, Doc: s.doc}
+		e := broker.ConfigEntry{Name: "strandline." + s.key, Value: s.shown(), Type: broker.TypeString, Doc: s.doc}
 		if s.secret {
 			e.Value, e.Sensitive = "", true
 		}

@@ -240,18 +240,12 @@ type Entry struct {
 	Source string `json:"source"`
 }
 
-// redacted stands for a secret that is set.
-const redacted = "(secret)"
-
 // Entries lists every key with its value and where that comes from.
 func (l *Loaded) Entries() []Entry {
 	all := l.settings()
 	out := make([]Entry, len(all))
 	for i, s := range all {
-		e := Entry{Key: s.key, Value: s.get(), Source: "default"}
-		if s.secret && e.Value != "" {
-			e.Value = redacted
-		}
+		e := Entry{Key: s.key, Value: s.shown(), Source: "default"}
 		if o, ok := l.origins[s.key]; ok {
 			e.Source = o
 		}

@@ -333,6 +333,7 @@ func (n *Node) openBroker(ctx context.Context) error {
 	}
 	if n.bucket != nil { // a nil pointer in an interface would not be nil
 		o.Journal, o.Claim, o.Cache = n.journal, n.claim, n.cache
+		o.SnapshotAt = n.d.Now() // openSession has written one
 	}
 	b, err := broker.Open(ctx, o)
 	if err != nil {

@@ -397,6 +397,82 @@ func TestPowerLossAfterAnAcknowledgement(t *testing.T) {
 	consume(t, n, 40)
 }
 
+// TestStopAnswersWhatIsUnderWay: a produce that waits for its sync when the node
+// is told to stop is acknowledged, and its record is there afterwards.
+func TestStopAnswersWhatIsUnderWay(t *testing.T) {
+	c := testConfig(t)
+	c.DataDir = "/data"
+	disk := fsys.NewFaulty(mem.New())
+	b := memory.New()
+	n := startNode(t, c, Deps{FS: disk, Bucket: b})
+	produce(t, n, 0, 1)
+	hold, reached := make(chan struct{}), make(chan fsys.Op, 1)
+	disk.Add(fsys.Fault{Kinds: fsys.OpSync | fsys.OpSyncData, Name: ".log", Hold: hold, Reached: reached})
+	cl := kafkaClient(t, n, kgo.DefaultProduceTopic("orders"), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	acked := make(chan error, 1)
+	cl.Produce(t.Context(), &kgo.Record{Key: []byte("1"), Value: make([]byte, 100)}, func(_ *kgo.Record, err error) { acked <- err })
+	<-reached
+	stopped := make(chan error, 1)
+	go func() { stopped <- n.Stop(t.Context()) }()
+	eventually(t, "the node is not ready", func() bool { return n.unready() != "" })
+	select {
+	case err := <-stopped:
+		t.Fatalf("it stopped with a produce under way: %v", err)
+	default:
+	}
+	close(hold)
+	if err := <-acked; err != nil {
+		t.Errorf("the produce under way: %v", err)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	n = startNode(t, c, Deps{FS: disk, Bucket: b})
+	consume(t, n, 2)
+}
+
+// TestStopThatIsCutOffLosesNothing: the second signal. Copies under way are
+// abandoned, and the next start has every record.
+func TestStopThatIsCutOffLosesNothing(t *testing.T) {
+	c := testConfig(t)
+	b := memory.New()
+	n, err := Start(t.Context(), c, Deps{Bucket: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hold, reached := make(chan struct{}), make(chan memory.Call, 1)
+	b.Add(memory.Fault{Ops: memory.OpPut, Key: ".log", Hold: hold, Reached: reached})
+	produce(t, n, 0, 100)
+	<-reached
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := n.Stop(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a stop that was cut off says %v", err)
+	}
+	close(hold)
+	b.Clear()
+	n = startNode(t, c, Deps{Bucket: b})
+	consume(t, n, 100)
+	a := adminClient(t, n)
+	if err := errors.Join(a.Roll(t.Context(), "orders", 0), a.Copy(t.Context(), "orders", 0, true)); err != nil {
+		t.Error(err)
+	}
+}
+
+// eventually waits for something that happens on its own.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for range 30_000 {
+		if ok() {
+			return
+		}
+		<-tick.C
+	}
+	t.Fatalf("never happened: %s", what)
+}
+
 func wantKind(t *testing.T, what string, err error, want tiers.Kind, words ...string) {
 	t.Helper()
 	if err == nil || tiers.KindOf(err) != want {

@@ -80,6 +80,8 @@ type Options struct {
 	SnapshotEvery   time.Duration // how often the control plane goes to the bucket; 0: 5 min
 	CheckpointEvery time.Duration // how often the recovery points are written; 0: 60 s
 
+	SnapshotAt time.Time // of the snapshot that the caller has written
+
 	NewID func() tiers.SegmentID // nil: random
 	Now   func() time.Time       // nil: time.Now
 }
@@ -156,6 +158,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	b.producers.turn = make(chan struct{}, 1)
 	b.life, b.endLife = context.WithCancel(context.WithoutCancel(ctx))
 	b.catalog.Store(newCatalog(nil))
+	b.snapshotAt.Store(&o.SnapshotAt)
 	if err := b.start(ctx); err != nil {
 		b.endLife()
 		return nil, err
@@ -176,7 +179,7 @@ func (b *Broker) start(ctx context.Context) error {
 		return err
 	}
 	b.seen = st.Rev
-	b.install(ctx, st.Topics)
+	b.install(st.Topics)
 	b.startTasks()
 	return nil
 }
@@ -267,8 +270,8 @@ func (b *Broker) Close(ctx context.Context) error {
 		return nil
 	}
 	b.endLife()
-	b.tasks.Wait()
 	b.ops <- struct{}{} // never given back: no topic changes after Close
+	b.tasks.Wait()
 	err := b.closeSlots(ctx, b.Catalog().slots())
 	if b.o.Journal != nil && b.fenced.Load() == nil {
 		if serr := b.snapshot(ctx); serr != nil {

@@ -25,6 +25,8 @@ func (b *Broker) change(ctx context.Context, op, place string, decide func(*Cata
 		return err
 	}
 	defer b.leave()
+	ctx, cancel := b.whileAlive(ctx)
+	defer cancel()
 	if err := b.flush(ctx); err != nil {
 		return err
 	}
@@ -61,6 +63,13 @@ func (b *Broker) enter(ctx context.Context, op, place string) error {
 
 func (b *Broker) leave() { <-b.ops }
 
+// whileAlive ends with ctx and with the broker, so that Close waits for no bucket.
+func (b *Broker) whileAlive(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	release := context.AfterFunc(b.life, cancel)
+	return ctx, func() { release(); cancel() }
+}
+
 // lost returns an error if this node's claim was lost.
 func (b *Broker) lost(op, place string) error {
 	if reason := b.fenced.Load(); reason != nil {
@@ -89,7 +98,7 @@ func (b *Broker) flush(ctx context.Context) error {
 		return tiers.E(tiers.Other, "read topics", "control plane", "%w", err)
 	}
 	b.seen = last
-	b.install(ctx, topics)
+	b.install(topics)
 	return nil
 }
 
@@ -167,7 +176,7 @@ func (*Broker) drain(c chan struct{}) {
 // install swaps the catalog for one of these topics, starts the partitions that
 // are new, hands changed settings to the others and retires those that are gone.
 // The caller holds the token.
-func (b *Broker) install(ctx context.Context, topics []control.Topic) {
+func (b *Broker) install(topics []control.Topic) {
 	old := b.Catalog()
 	entries := make([]*entry, len(topics))
 	var fresh []*slot
@@ -192,7 +201,7 @@ func (b *Broker) install(ctx context.Context, topics []control.Topic) {
 	for _, s := range fresh {
 		b.open(s)
 	}
-	b.reconfigure(ctx, old, next)
+	b.reconfigure(old, next)
 	for _, e := range gone {
 		b.retire(e)
 	}
@@ -205,8 +214,9 @@ func (b *Broker) open(s *slot) {
 	b.tasks.Go(func() { b.keepOpening(ctx, s) })
 }
 
-// reconfigure hands the settings of topics that changed to their partitions.
-func (b *Broker) reconfigure(ctx context.Context, old, next *Catalog) {
+// reconfigure hands the settings of topics that changed to their partitions. It
+// goes on if the client that asked for them leaves.
+func (b *Broker) reconfigure(old, next *Catalog) {
 	for _, e := range next.entries {
 		before := old.byID[e.topic.ID]
 		if before == nil || before.topic.Rev == e.topic.Rev {
@@ -214,7 +224,7 @@ func (b *Broker) reconfigure(ctx context.Context, old, next *Catalog) {
 		}
 		config := b.settings.config(e.topic.Configs)
 		for _, s := range e.slots {
-			if err := s.configure(ctx, config); err != nil {
+			if err := s.configure(b.life, config); err != nil {
 				b.o.Log.Error("partition runs with old settings", "partition", s.identity.Name.String(), "err", err)
 			}
 		}

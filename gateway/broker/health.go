@@ -6,7 +6,7 @@ import "time"
 type Health struct {
 	Fenced     error     // the claim was lost: nothing is served
 	Publishing error     // why the last change of topics is not in the bucket yet
-	SnapshotAt time.Time // of the last snapshot in the bucket that Broker made; zero: none yet
+	SnapshotAt time.Time // of the last snapshot in the bucket; zero: none is known
 	Opening    int       // partitions that were not tried yet
 	Partitions int       // all of them
 	Offline    []string  // partitions that could not be opened or have failed, with the reason
@@ -14,15 +14,12 @@ type Health struct {
 
 // Health looks at every partition.
 func (b *Broker) Health() Health {
-	h := Health{Offline: []string{}}
+	h := Health{Offline: []string{}, SnapshotAt: *b.snapshotAt.Load()}
 	if e := b.fenced.Load(); e != nil {
 		h.Fenced = e
 	}
 	if e := b.publishing.Load(); e != nil {
 		h.Publishing = e
-	}
-	if at := b.snapshotAt.Load(); at != nil {
-		h.SnapshotAt = *at
 	}
 	for _, s := range b.Catalog().slots() {
 		h.Partitions++

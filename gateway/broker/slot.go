@@ -99,7 +99,9 @@ func (b *Broker) tryOpen(ctx context.Context, s *slot) error {
 	case b.openings <- struct{}{}:
 		defer func() { <-b.openings }()
 	case <-ctx.Done():
-		return ctx.Err()
+	}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	config := s.config

@@ -297,3 +297,49 @@ func TestSettingsThatChangeDuringOpening(t *testing.T) {
 	_, err := n.append("orders", 0, "v")
 	wantKind(t, "append", err, tiers.MessageTooLarge)
 }
+
+// TestCloseWaitsForNoBucket: a change that hangs in the bucket ends with the
+// broker, and is brought out at the next start.
+func TestCloseWaitsForNoBucket(t *testing.T) {
+	r := newRig(t)
+	n := r.start()
+	reached := make(chan memory.Call, 1)
+	r.bucket.Add(memory.Fault{Ops: memory.OpPut, Key: "cluster/change", Hold: make(chan struct{}), Reached: reached})
+	answered := make(chan error, 1)
+	go func() {
+		_, err := n.CreateTopic(t.Context(), CreateTopic{Name: "orders", Partitions: 1, Replication: 1})
+		answered <- err
+	}()
+	<-reached
+	n.end()
+	wantKind(t, "the change under way", <-answered, tiers.RemoteUnavailable)
+	r.bucket.Clear()
+	n = r.start()
+	if _, ok := n.Catalog().Topic("orders"); !ok {
+		t.Error("the change is forgotten")
+	}
+}
+
+// TestClientThatLeavesDoesNotKeepSettingsFromThePartitions.
+func TestClientThatLeavesDoesNotKeepSettingsFromThePartitions(t *testing.T) {
+	r := newRig(t)
+	n := r.start()
+	n.create("orders", 1)
+	hold, reached := make(chan struct{}), make(chan memory.Call, 1)
+	r.bucket.Add(memory.Fault{Ops: memory.OpPut, Key: "cluster/change", Hold: hold, Reached: reached})
+	ctx, cancel := context.WithCancel(t.Context())
+	answered := make(chan error, 1)
+	go func() {
+		answered <- n.AlterConfigs(ctx, "orders", []ConfigOp{{"max.message.bytes", OpSet, new("1")}}, false, false)
+	}()
+	<-reached
+	cancel()
+	if err := <-answered; err == nil {
+		t.Error("a change that is not in the bucket was confirmed")
+	}
+	close(hold)
+	eventually(t, "the partition has the setting", func() bool {
+		_, err := n.append("orders", 0, "v")
+		return tiers.KindOf(err) == tiers.MessageTooLarge
+	})
+}
