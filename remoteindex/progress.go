@@ -1,6 +1,10 @@
 package remoteindex
 
-import "github.com/strandline-io/strandline/tiers"
+import (
+	"slices"
+
+	"github.com/strandline-io/strandline/tiers"
+)
 
 // Coverage returns c of R5: the end of the contiguous run of safe ranges that
 // starts at Truth.Start; Truth.Start itself if nothing is covered. It is
@@ -51,12 +55,12 @@ type CopyState struct {
 // folders, never stored. The end of the epoch in the log clamps it: that hides a
 // tail which was copied and then discarded (report 013).
 func (x *Index) Copied(s CopyState) (end tiers.Offset, hole bool) {
-	for i := len(s.Log) - 1; i >= 0; i-- {
-		h, ok := x.highest[s.Log[i].Epoch]
+	for _, e := range slices.Backward(s.Log) {
+		h, ok := x.highest[e.Epoch]
 		if !ok {
 			continue
 		}
-		_, epochEnd, _ := s.Log.EndFor(s.Log[i].Epoch, s.LogEnd)
+		_, epochEnd, _ := s.Log.EndFor(e.Epoch, s.LogEnd)
 		end = min(h, epochEnd)
 		break
 	}

@@ -22,21 +22,21 @@ func seg(n int, base, last tiers.Offset, epochs tiers.Lineage) tiers.RemoteSegme
 	return s
 }
 
-func index(t testing.TB, segs ...tiers.RemoteSegment) *Index {
-	t.Helper()
+func index(tb testing.TB, segs ...tiers.RemoteSegment) *Index {
+	tb.Helper()
 	x, err := New(partition(), 1, nil)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	for _, s := range segs {
-		x = put(t, x, s)
+		x = put(tb, x, s)
 	}
 	return x
 }
 
 // put applies the whole way to the state of s.
-func put(t testing.TB, x *Index, s tiers.RemoteSegment) *Index {
-	t.Helper()
+func put(tb testing.TB, x *Index, s tiers.RemoteSegment) *Index {
+	tb.Helper()
 	for _, st := range map[tiers.SegmentState][]tiers.SegmentState{
 		tiers.CopyStarted:   {tiers.CopyStarted},
 		tiers.CopyFinished:  {tiers.CopyStarted, tiers.CopyFinished},
@@ -45,7 +45,7 @@ func put(t testing.TB, x *Index, s tiers.RemoteSegment) *Index {
 		var err error
 		s.State = st
 		if x, err = x.Apply(s); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	return x

@@ -51,7 +51,7 @@ const (
 	OffsetMetadataTooLarge               // commit with less metadata
 )
 
-var kindNames = [...]string{
+var kindNames = [...]string{ //nolint:gochecknoglobals // Read only.
 	"error", "offset out of range", "corrupt message", "unknown topic or partition", "not the leader", "timed out",
 	"message too large", "record list too large", "invalid topic", "invalid partitions", "invalid replication factor",
 	"invalid replica assignment", "invalid config", "invalid request", "invalid timestamp", "invalid record",

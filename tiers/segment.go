@@ -38,14 +38,14 @@ func (s SegmentState) String() string {
 
 // CanMove reports whether a segment may go from s to next.
 func (s SegmentState) CanMove(next SegmentState) bool {
-	switch {
-	case s == next:
-		return s >= CopyStarted && s <= DeleteFinished
-	case s == CopyStarted:
+	switch s {
+	case CopyStarted:
+		return next == CopyStarted || next == CopyFinished || next == DeleteStarted
+	case CopyFinished:
 		return next == CopyFinished || next == DeleteStarted
-	case s == CopyFinished:
-		return next == DeleteStarted
-	case s == DeleteStarted:
+	case DeleteStarted:
+		return next == DeleteStarted || next == DeleteFinished
+	case DeleteFinished:
 		return next == DeleteFinished
 	}
 	return false

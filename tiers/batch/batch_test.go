@@ -38,20 +38,20 @@ func sample(n int) []Record {
 	return recs
 }
 
-func build(t testing.TB, b Builder, recs []Record) []byte {
-	t.Helper()
+func build(tb testing.TB, b Builder, recs []Record) []byte {
+	tb.Helper()
 	out, err := b.Build(recs)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return out
 }
 
-func records(t testing.TB, d *Decoder, b []byte) []Record {
-	t.Helper()
+func records(tb testing.TB, d *Decoder, b []byte) []Record {
+	tb.Helper()
 	var out []Record
 	if err := d.Records(b, func(r Record) bool { out = append(out, r); return true }); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return out
 }

@@ -33,7 +33,7 @@ func (b Builder) Build(recs []Record) ([]byte, error) {
 		return nil, err
 	}
 	out := make([]byte, HeaderSize, HeaderSize+64*len(recs))
-	plain, newest := encode(nil, recs)
+	plain, newest := encode(recs)
 	out, err := compress(out, b.Codec, plain)
 	if err != nil {
 		return nil, err
@@ -94,9 +94,10 @@ func (b Builder) attributes() uint16 {
 	return a
 }
 
-// encode appends the records to dst and returns the newest timestamp too.
-func encode(dst []byte, recs []Record) ([]byte, int64) {
-	newest := recs[0].Timestamp
+// encode returns the records as they are before compression, and the newest
+// timestamp.
+func encode(recs []Record) (dst []byte, newest int64) {
+	newest = recs[0].Timestamp
 	var body []byte
 	for _, r := range recs {
 		newest = max(newest, r.Timestamp)

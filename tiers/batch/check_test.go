@@ -10,9 +10,9 @@ import (
 )
 
 // bent returns a good batch of three records, changed by f, with a CRC that fits.
-func bent(t testing.TB, f func(b []byte)) []byte {
-	t.Helper()
-	b := build(t, Builder{ProducerID: -1}, sample(3))
+func bent(tb testing.TB, f func(b []byte)) []byte {
+	tb.Helper()
+	b := build(tb, Builder{ProducerID: -1}, sample(3))
 	f(b)
 	sign(b)
 	return b
@@ -185,8 +185,9 @@ func TestCheckStored(t *testing.T) {
 }
 
 // emptied is a batch that compaction took all records from.
-func emptied(t testing.TB) []byte {
-	b := build(t, Builder{ProducerID: -1}, sample(3))[:HeaderSize]
+func emptied(tb testing.TB) []byte {
+	tb.Helper()
+	b := build(tb, Builder{ProducerID: -1}, sample(3))[:HeaderSize]
 	put32(atLength, minLength)(b)
 	put32(atCount, 0)(b)
 	sign(b)

@@ -34,31 +34,31 @@ func packed(c Codec, n int32, payload []byte) []byte {
 
 // bombs are batches of at most some MiB that would decompress to size bytes, made
 // by the real encoders, and by hand where an encoder would not lie.
-func bombs(t testing.TB, size int64) map[string][]byte {
-	t.Helper()
+func bombs(tb testing.TB, size int64) map[string][]byte {
+	tb.Helper()
 	zeros := func(w io.WriteCloser) {
-		t.Helper()
+		tb.Helper()
 		if _, err := io.CopyN(w, nothing{}, size); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		if err := w.Close(); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	var g, l, z bytes.Buffer
 	gw, err := gzip.NewWriterLevel(&g, gzip.BestCompression)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	zeros(gw)
 	lw := lz4.NewWriter(&l)
-	if err := lw.Apply(lz4.BlockSizeOption(lz4.Block4Mb), lz4.ConcurrencyOption(1)); err != nil {
-		t.Fatal(err)
+	if err = lw.Apply(lz4.BlockSizeOption(lz4.Block4Mb), lz4.ConcurrencyOption(1)); err != nil {
+		tb.Fatal(err)
 	}
 	zeros(lw)
 	zw, err := zstd.NewWriter(&z, zstd.WithEncoderConcurrency(1))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	zeros(zw)
 	one := snappy.Encode(nil, make([]byte, 32<<20))
@@ -66,7 +66,7 @@ func bombs(t testing.TB, size int64) map[string][]byte {
 	for range size / (32 << 20) {
 		xerial = append(binary.BigEndian.AppendUint32(xerial, uint32(len(one))), one...)
 	}
-	manyFrames := bytes.Repeat(mustEncode(t, make([]byte, 1<<20)), int(size>>20))
+	manyFrames := bytes.Repeat(mustEncode(tb, make([]byte, 1<<20)), int(size>>20))
 	return map[string][]byte{
 		"gzip":                         packed(Gzip, 1, g.Bytes()),
 		"lz4":                          packed(LZ4, 1, l.Bytes()),
@@ -78,11 +78,11 @@ func bombs(t testing.TB, size int64) map[string][]byte {
 	}
 }
 
-func mustEncode(t testing.TB, b []byte) []byte {
-	t.Helper()
+func mustEncode(tb testing.TB, b []byte) []byte {
+	tb.Helper()
 	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer z.Close()
 	return z.EncodeAll(b, nil)
@@ -133,7 +133,7 @@ func TestReport069_BombsStopAtTheCap(t *testing.T) {
 // What ends exactly at the cap passes, one byte more does not.
 func TestReport069_TheCapIsExact(t *testing.T) {
 	recs := []Record{{Offset: 1, Timestamp: 5, Value: bytes.Repeat([]byte("abcdefgh"), 20_000)}}
-	plain, _ := encode(nil, recs)
+	plain, _ := encode(recs)
 	for _, c := range codecs()[1:] {
 		b := build(t, Builder{Codec: c, ProducerID: -1}, recs)
 		if err := NewDecoder(int64(len(plain))).Records(b, func(Record) bool { return true }); err != nil {
@@ -151,7 +151,7 @@ func TestReport069_TheCapIsExact(t *testing.T) {
 // A frame whose window is larger than the cap is not a bomb: high levels of zstd
 // announce windows of many MiB for small batches.
 func TestZstdWindowAboveTheCap(t *testing.T) {
-	plain, _ := encode(nil, sample(50))
+	plain, _ := encode(sample(50))
 	var buf bytes.Buffer
 	w, err := zstd.NewWriter(&buf, zstd.WithWindowSize(64<<20), zstd.WithEncoderConcurrency(1))
 	if err != nil {
@@ -183,7 +183,7 @@ func TestZstdWindowAboveTheCap(t *testing.T) {
 // Java's clients write snappy in the framing of snappy-java, in blocks of 32 KiB.
 func TestSnappyXerial(t *testing.T) {
 	want := sample(400)
-	plain, _ := encode(nil, want)
+	plain, _ := encode(want)
 	framed := append([]byte(xerialMagic), 0, 0, 0, 1, 0, 0, 0, 1)
 	for len(plain) > 0 {
 		n := min(len(plain), 3000)
@@ -213,7 +213,7 @@ func TestSnappyXerial(t *testing.T) {
 func TestSnappyIsStrict(t *testing.T) {
 	// 10 bytes: literal "ab", a copy of 4 from 2 back, a copy of 4 from 0 back, which
 	// S2 reads as "from as far as before".
-	block := []byte{10, 1<<2 | 0, 'a', 'b', 1, 2, 1, 0}
+	block := []byte{10, 1 << 2, 'a', 'b', 1, 2, 1, 0}
 	if out, err := s2.Decode(nil, block); err != nil || string(out) != "ababababab" {
 		t.Fatalf("S2 reads %q, %v", out, err)
 	}

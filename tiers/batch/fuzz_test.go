@@ -8,6 +8,7 @@ import (
 )
 
 func seeds(f *testing.F) {
+	f.Helper()
 	for _, c := range codecs() {
 		f.Add(build(f, Builder{Codec: c, ProducerID: -1}, sample(5)))
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/strandline-io/strandline/tiers"
 )
 
-func listFacts(t testing.TB, segs ...tiers.RemoteSegment) ListFacts {
-	t.Helper()
-	return ListFacts{FetchFacts: view(), Index: readable(t, segs...), Pending: true}
+func listFacts(tb testing.TB, segs ...tiers.RemoteSegment) ListFacts {
+	tb.Helper()
+	return ListFacts{FetchFacts: view(), Index: readable(tb, segs...), Pending: true}
 }
 
 // at is a segment with the newest timestamp ts.

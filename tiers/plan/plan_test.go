@@ -69,9 +69,9 @@ func TestRoll(t *testing.T) {
 			a.FirstAppend, a.Modified = time.Time{}, time.Time{}
 		}, Stay},
 	} {
-		a, in, l := a, Incoming{Bytes: 100, Last: 209}, limits
-		c.bend(&a, &in, &l)
-		if got := Roll(a, in, l, noon()); got != c.want {
+		seg, in, l := a, Incoming{Bytes: 100, Last: 209}, limits
+		c.bend(&seg, &in, &l)
+		if got := Roll(seg, in, l, noon()); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}
@@ -337,6 +337,8 @@ func TestFetchNamesATierThatHasIt(t *testing.T) {
 			ok = ask.Offset < w.LocalLogStart && ask.Offset < w.RemoteEnd && !ask.Replica
 		case Moved:
 			ok = ask.Offset < w.LocalLogStart && ask.Replica
+		case Diverging:
+			ok = false // The request names no epoch.
 		}
 		if !ok || p.End != limit {
 			t.Fatalf("%+v %+v: %+v", w, ask, p)

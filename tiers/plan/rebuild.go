@@ -296,6 +296,7 @@ func choose(runs []Range, p Prefer) Range {
 		return runs[len(runs)-1]
 	case OldestRun:
 		return runs[0]
+	case LongestRun:
 	}
 	return slices.MaxFunc(runs, func(a, b Range) int {
 		return cmp.Or(cmp.Compare(a.End-a.From, b.End-b.From), cmp.Compare(a.From, b.From))

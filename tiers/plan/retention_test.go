@@ -22,11 +22,11 @@ func remote(n int, base, last tiers.Offset, epochs tiers.Lineage) tiers.RemoteSe
 	return s
 }
 
-func readable(t testing.TB, segs ...tiers.RemoteSegment) *remoteindex.Index {
-	t.Helper()
+func readable(tb testing.TB, segs ...tiers.RemoteSegment) *remoteindex.Index {
+	tb.Helper()
 	x, err := remoteindex.New(tiers.PartitionID{Index: 3}, 1, segs)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return x
 }
