@@ -67,11 +67,16 @@ func kafkaClient(t *testing.T, n *Node, opts ...kgo.Opt) *kgo.Client {
 // produce writes the records [from,to) to the topic orders.
 func produce(t *testing.T, n *Node, from, to int) {
 	t.Helper()
+	produceTo(t, n, "orders", from, to)
+}
+
+func produceTo(t *testing.T, n *Node, topic string, from, to int) {
+	t.Helper()
 	cl := kafkaClient(t, n, kgo.AllowAutoTopicCreation(), kgo.MaxBufferedRecords(100), kgo.ProducerBatchMaxBytes(1500), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	defer cl.Close()
 	var rs []*kgo.Record
 	for i := from; i < to; i++ {
-		rs = append(rs, &kgo.Record{Topic: "orders", Key: fmt.Append(nil, i), Value: bytes.Repeat([]byte{byte(i)}, 100)})
+		rs = append(rs, &kgo.Record{Topic: topic, Key: fmt.Append(nil, i), Value: bytes.Repeat([]byte{byte(i)}, 100)})
 	}
 	if err := cl.ProduceSync(t.Context(), rs...).FirstErr(); err != nil {
 		t.Fatal(err)
