@@ -157,6 +157,51 @@ func TestReport039FailedSyncEndsThePartition(t *testing.T) {
 	d.end()
 }
 
+// TestP2Unsynced: what was written and is not on disk yet is not shown.
+func TestP2Unsynced(t *testing.T) {
+	w := newWorld(t)
+	d := w.drive()
+	d.fill(1)
+	g := gathered{start: 1, next: 1}
+	c := &appendCall{data: one("x"), done: make(chan struct{})}
+	h, err := batch.Parse(c.data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.header = h
+	d.step(func(s *state) {
+		s.onGather(&g, c)
+		s.onWrite(&g)
+	})
+	if v := d.View(); v.LogEnd != 2 || v.HighWatermark != 1 {
+		t.Fatalf("%+v", v.Watermarks)
+	}
+	d.step(func(s *state) { s.onCommit(&g) })
+	if v := d.View(); v.HighWatermark != 2 || c.err != nil {
+		t.Fatalf("%+v, %v", v.Watermarks, c.err)
+	}
+	d.end()
+}
+
+// TestFailedGroup: a duplicate of a batch that could not be written is not a
+// success.
+func TestFailedGroup(t *testing.T) {
+	w := newWorld(t)
+	f := w.useFaults()
+	d := w.drive()
+	f.Add(fsys.Fault{Kinds: fsys.OpWrite, Name: ".log", Err: errDisk})
+	for _, c := range d.append(idempotent(5, 0, 0, "a"), idempotent(5, 0, 0, "a")) {
+		wantKind(t, c.err, tiers.StorageFailed)
+	}
+	again := d.append(idempotent(5, 0, 0, "a"), idempotent(5, 0, 0, "a"))
+	for _, c := range again {
+		if c.err != nil || c.result.Base != 0 {
+			t.Fatalf("%+v, %v", c.result, c.err)
+		}
+	}
+	d.end()
+}
+
 // TestReport039DiskFull: a write that is refused is told to those that it was for;
 // the partition lives on.
 func TestReport039DiskFull(t *testing.T) {

@@ -169,6 +169,9 @@ func TestI12(t *testing.T) {
 		if rows := fmt.Sprint(w.rows.list()); rows != "[[0,50) copy-finished [50,120) copy-started]" {
 			t.Fatal(rows)
 		}
+		if len(d.jobs) != 0 {
+			t.Fatalf("a stale copier goes on: %v", d.points())
+		}
 		if len(w.bucket.Keys("")) != 4 {
 			t.Fatal("a stale copier removed objects: the row is not its any more")
 		}
@@ -177,7 +180,19 @@ func TestI12(t *testing.T) {
 		}
 		d.end()
 	})
-	t.Run("noticed before the objects", func(t *testing.T) {
+	t.Run("noticed after the row", func(t *testing.T) {
+		w := newWorld(t)
+		d := w.drive()
+		d.fill(10)
+		d.roll()
+		d.replaceTail(5, 1)
+		d.run("copy.planned")
+		if got := d.points(); !slices.Contains(got, "copy.undo@0") || slices.Contains(got, "copy.started@0") {
+			t.Fatalf("jobs %v", got)
+		}
+		d.end()
+	})
+	t.Run("noticed after the objects", func(t *testing.T) {
 		w := newWorld(t)
 		d := w.drive()
 		d.fill(10)
@@ -287,6 +302,51 @@ func TestR3UnknownOutcome(t *testing.T) {
 	d.end()
 }
 
+// TestR3AnswerLost: CopyFinished was written, its answer got lost, the registry says
+// so when asked: the copy counts and nothing is removed.
+func TestR3AnswerLost(t *testing.T) {
+	w := newWorld(t)
+	d := w.drive()
+	d.fill(2)
+	d.roll()
+	w.rows.failNext("copy-finished", 1, true, io.ErrUnexpectedEOF)
+	d.runAll()
+	if v := d.View(); v.RemoteEnd != 2 || slices.Contains(w.rows.calls, "delete-started") || len(w.bucket.Calls(memory.OpDelete, "")) != 0 {
+		t.Fatalf("remote end %d, calls %v", v.RemoteEnd, w.rows.calls)
+	}
+	d.end()
+}
+
+// TestB9RemoteEnd: rows of the bucket do not lift the remote end above what is
+// decided.
+func TestB9RemoteEnd(t *testing.T) {
+	w := newWorld(t)
+	d := w.drive()
+	d.must(one("0"), txn(0, "1"), one("2"))
+	d.step(func(s *state) {
+		s.onCopied(tiers.RemoteSegment{
+			ID: tiers.SegmentID{1}, Partition: w.id.ID, Gen: 1, Base: 0, End: 3, Epochs: tiers.Lineage{{Epoch: 1}}, State: tiers.CopyFinished, Size: 1,
+		})
+	})
+	if v := d.View(); v.RemoteEnd != 1 {
+		t.Fatalf("%+v", v.Watermarks)
+	}
+	d.end()
+}
+
+// TestBackoffBounds: however often it fails, the delay is one that a clock can
+// wait for.
+func TestBackoffBounds(t *testing.T) {
+	var b backoff
+	now := time.Unix(1000, 0)
+	for range 200 {
+		b = b.next(now, someOf)
+		if d := b.at.Sub(now); d < firstDelay/2 || d > maxDelay {
+			t.Fatalf("delay %s after %d failures", d, b.failures)
+		}
+	}
+}
+
 // TestR3RetryHasNewID: the key of a failed copy is never written again.
 func TestR3RetryHasNewID(t *testing.T) {
 	w := newWorld(t)
@@ -305,6 +365,44 @@ func TestR3RetryHasNewID(t *testing.T) {
 		t.Fatal("the retry has the same id, or there is none")
 	}
 	d.runAll()
+	d.end()
+}
+
+// TestUndoWithoutRow: the row of a failed copy is gone. The registry is asked, and
+// the objects go.
+func TestUndoWithoutRow(t *testing.T) {
+	w := newWorld(t)
+	d := w.drive()
+	d.fill(2)
+	d.roll()
+	d.run("copy.planned")
+	w.bucket.Add(memory.Fault{Ops: memory.OpPut, Skip: 1, Err: remote.ErrDenied})
+	d.run("copy.started")
+	clear(w.rows.byID)
+	if len(w.bucket.Keys("")) != 1 {
+		t.Fatal("no object is left to remove")
+	}
+	d.run("copy.undo")
+	if len(w.bucket.Keys("")) != 0 || len(d.s.undo.rows) != 0 {
+		t.Fatalf("left: %v, %v", w.bucket.Keys(""), d.s.undo.rows)
+	}
+	d.end()
+}
+
+// TestStaleReload: rows that were read before the log was truncated are read again
+// (F4).
+func TestStaleReload(t *testing.T) {
+	w := newWorld(t)
+	d := w.drive()
+	d.fill(4)
+	d.step(func(s *state) { s.indexOld = true })
+	stale := d.take("index.reload").run(t.Context(), d.tools())
+	d.replaceTail(2, 1)
+	d.step(stale.on)
+	d.run("index.reload")
+	if len(d.jobs) != 0 {
+		t.Fatal(d.points())
+	}
 	d.end()
 }
 
@@ -447,6 +545,7 @@ type lyingBucket struct {
 	remote.Bucket
 	ending string
 	lie    func([]byte) []byte
+	sent   map[string]uint32 // nil: Stat tells the truth
 }
 
 func (l lyingBucket) Put(ctx context.Context, key string, body remote.Body, o remote.PutOptions) (remote.Object, error) {
@@ -461,7 +560,20 @@ func (l lyingBucket) Put(ctx context.Context, key string, body remote.Body, o re
 	if err != nil {
 		return remote.Object{}, err
 	}
+	if l.sent != nil {
+		l.sent[key] = remote.CRC32C(b)
+	}
 	return l.Bucket.Put(ctx, key, remote.BytesBody(l.lie(b)), o)
+}
+
+// Stat answers with the checksum that was sent, as a store does that keeps it
+// without looking at what it stored.
+func (l lyingBucket) Stat(ctx context.Context, key string) (remote.Object, error) {
+	o, err := l.Bucket.Stat(ctx, key)
+	if crc, sent := l.sent[key]; sent {
+		o.CRC32C = crc
+	}
+	return o, err
 }
 
 // TestR2ReadBack: an upload counts only once the bucket says that it holds the
@@ -474,13 +586,16 @@ func TestR2ReadBack(t *testing.T) {
 		ending string
 		lie    func([]byte) []byte
 		noCRC  bool
+		sent   map[string]uint32
 	}{
-		{"records flipped", ".log", flip, false},
-		{"records flipped, store keeps no CRC", ".log", flip, true},
-		{"records cut", ".log", cut, false},
-		{"companion flipped", ".meta", flip, false},
-		{"companion flipped, store keeps no CRC", ".meta", flip, true},
-		{"companion cut", ".meta", cut, true},
+		{"records flipped", ".log", flip, false, nil},
+		{"records flipped, store keeps no CRC", ".log", flip, true, nil},
+		{"records cut", ".log", cut, false, nil},
+		{"records cut, store echoes the CRC", ".log", cut, false, map[string]uint32{}},
+		{"companion flipped", ".meta", flip, false, nil},
+		{"companion flipped, store keeps no CRC", ".meta", flip, true, nil},
+		{"companion flipped, store echoes the CRC", ".meta", flip, false, map[string]uint32{}},
+		{"companion cut", ".meta", cut, true, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -488,7 +603,7 @@ func TestR2ReadBack(t *testing.T) {
 				w.bucket.ForgetCRC()
 			}
 			w.cache.Close()
-			w.cache = remote.NewCache(lyingBucket{w.bucket, c.ending, c.lie}, remote.CacheOptions{})
+			w.cache = remote.NewCache(lyingBucket{w.bucket, c.ending, c.lie, c.sent}, remote.CacheOptions{})
 			d := w.drive()
 			d.fill(3)
 			d.roll()

@@ -284,6 +284,29 @@ func TestReport017AbortListAtTheSeam(t *testing.T) {
 	d.end()
 }
 
+// TestR16TwoAbortsInOneSegment: the one that was decided first does not hide the
+// other.
+func TestR16TwoAbortsInOneSegment(t *testing.T) {
+	w := newWorld(t)
+	d := w.drive()
+	other := build(batch.Builder{ProducerID: 11, Transactional: true}, 1000, "1")
+	d.must(txn(0, "0"), other)
+	d.mark(9, false)
+	d.must(one("3"))
+	d.mark(11, false)
+	d.roll()
+	d.runAll()
+	for _, drop := range []tiers.Offset{0, 5} {
+		d.dropLocal(drop)
+		r := read(0)
+		r.Isolation = ReadCommitted
+		if got := fmt.Sprint(aborted(mustRead(t, d.Owner, r).Aborted)); got != "[9:0-2 11:1-4]" {
+			t.Errorf("local from %d: %s", drop, got)
+		}
+	}
+	d.end()
+}
+
 // TestReport134: companions of segments without aborted transactions are not
 // fetched to look for some.
 func TestReport134NoWalkOverSegmentsWithoutAborts(t *testing.T) {

@@ -119,6 +119,30 @@ func TestReport078TimeAndTheLogStart(t *testing.T) {
 	}
 }
 
+// TestNewestInPartOfASegment: the newest record of a segment lies below the log
+// start; the rest of the segment still counts.
+func TestNewestInPartOfASegment(t *testing.T) {
+	w := newWorld(t)
+	d := w.drive()
+	plain := func(ts int64, vs ...string) []byte { return build(batch.Builder{ProducerID: -1}, ts, vs...) }
+	d.must(plain(900, "0"), plain(600, "1", "2"), plain(10, "3"))
+	d.roll()
+	d.must(plain(500, "4"))
+	d.runAll()
+	d.dropLocal(4)
+	for start, want := range []string{"0@900/1", "2@601/1", "2@601/1", "4@500/1"} {
+		d.step(func(s *state) {
+			if err := s.local.RaiseLogStart(tiers.Offset(start)); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if got := look(t, d.Owner, MaxTimestamp, ReadUncommitted); got != want {
+			t.Errorf("log start %d: newest %s, want %s", start, got, want)
+		}
+	}
+	d.end()
+}
+
 // TestReport080: an empty active segment is all that is on disk; the bucket is
 // asked.
 func TestReport080TimeWithEmptyDisk(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/strandline-io/strandline/tiers"
 	"github.com/strandline-io/strandline/tiers/batch"
+	"github.com/strandline-io/strandline/tiers/fsys"
 )
 
 // held is a Scheduler that runs a job when the test says so.
@@ -115,26 +116,32 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// TestFenceBeforeTheAck: an append that was written when the fence came is not
-// acknowledged.
+// TestFenceBeforeTheAck: an append that was on its way to the disk when the fence
+// came is not acknowledged, and nothing is written after it.
 func TestFenceBeforeTheAck(t *testing.T) {
 	w := newWorld(t)
+	f := w.useFaults()
 	o := w.open()
-	w.now = time.Now
-	o.deps.Now = func() time.Time { return time.Now() }
-	h := make(chan struct{})
-	o.mail <- letter{func(*state) { <-h }, make(chan struct{})} // the loop is busy
+	hold, reached := make(chan struct{}), make(chan fsys.Op)
+	f.Add(fsys.Fault{Kinds: fsys.OpAnySync, Name: ".log", Hold: hold, Reached: reached})
 	got := make(chan error)
 	go func() {
 		_, err := o.Append(t.Context(), AppendRequest{Batch: one("a")})
 		got <- err
 	}()
-	go func() {
-		o.Fence(errors.New("replaced"))
-		close(h)
-	}()
+	<-reached
+	o.Fence(errors.New("replaced"))
+	close(hold)
 	wantKind(t, <-got, tiers.NotLeader)
 	w.close(o)
+	d := w.drive()
+	end := d.View().LogEnd
+	d.step(func(s *state) { s.onFence(tiers.E(tiers.NotLeader, "own", place, "replaced")) })
+	wantKind(t, d.append(one("b"))[0].err, tiers.NotLeader)
+	if d.s.local.LogEnd() != end {
+		t.Fatal("written after the fence")
+	}
+	d.end()
 }
 
 // TestClose: workers end first, then the log is closed cleanly; callers are told,
@@ -391,29 +398,33 @@ func TestSegments(t *testing.T) {
 // TestPool: no more jobs at once than its size, all of them in the end, and no
 // goroutine when there is nothing to do (the leak check of this package).
 func TestPool(t *testing.T) {
-	p := NewPool(3)
-	var mu sync.Mutex
-	running, most, done := 0, 0, 0
-	hold := make(chan struct{})
-	finished := make(chan struct{})
-	for range 20 {
-		p.Go(Point{}, func() {
-			mu.Lock()
-			running++
-			most = max(most, running)
-			mu.Unlock()
-			<-hold
-			mu.Lock()
-			running--
-			if done++; done == 20 {
-				close(finished)
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool(3)
+		var mu sync.Mutex
+		running, order := 0, []int(nil)
+		hold := make(chan struct{})
+		for i := range 20 {
+			p.Go(Point{}, func() {
+				mu.Lock()
+				running++
+				order = append(order, i)
+				mu.Unlock()
+				<-hold
+				mu.Lock()
+				running--
+				mu.Unlock()
+			})
+		}
+		for n := range 20 {
+			synctest.Wait()
+			if want := min(3, 20-n); running != want || len(order) != min(n+3, 20) {
+				t.Fatalf("%d jobs run and %d began after %d ended", running, len(order), n)
 			}
-			mu.Unlock()
-		})
-	}
-	close(hold)
-	<-finished
-	if most > 3 {
-		t.Fatalf("%d jobs at once", most)
-	}
+			hold <- struct{}{}
+		}
+		synctest.Wait()
+		if slices.Sort(order[:3]); !slices.IsSorted(order) {
+			t.Fatalf("began in the order %v", order)
+		}
+	})
 }

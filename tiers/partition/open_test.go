@@ -246,6 +246,40 @@ func TestLostTailOffline(t *testing.T) {
 	d.end()
 }
 
+// TestLostTailAboveAHole: the disk ends below the bucket's cover and holds what the
+// bucket has not: starting anew would lose it, so it is refused.
+func TestLostTailAboveAHole(t *testing.T) {
+	w := newWorld(t)
+	d := w.drive()
+	d.fill(2)
+	old := w.fs.SyncedCopy()
+	d.roll()
+	d.fill(2)
+	d.roll()
+	d.runAll()
+	d.end()
+	w.stop()
+	for id, row := range w.rows.byID {
+		if row.Base == 0 {
+			delete(w.rows.byID, id)
+		}
+	}
+	w.id.Epoch++
+	w.fs, w.files = old, old
+	w.start()
+	_, err := Open(t.Context(), w.id, w.config, w.deps(NewPool(1)))
+	wantKind(t, err, tiers.StorageFailed)
+	if !strings.Contains(err.Error(), "raise the log start to 2") {
+		t.Fatal(err)
+	}
+	w.id.LogStart = 2 // as the error says
+	d = w.drive()
+	if v := d.View(); v.LogStart != 2 || v.LogEnd != 4 {
+		t.Fatalf("%+v", v.Watermarks)
+	}
+	d.end()
+}
+
 // TestDiscardedTail: the bucket goes on above the log, in an older leader epoch: a
 // tail that was discarded. The log stays, the cap of R14 hides the rest (TV-R1).
 func TestTVR1DiscardedTail(t *testing.T) {

@@ -40,7 +40,10 @@ func (r settleDone) on(s *state) {
 	case s.offline() != nil:
 		s.onCopyEnded()
 	case r.err != nil:
-		s.onUnsettled(r)
+		// Nothing is deleted. The rows are read before the next copy is planned, and
+		// say whether this one counts or is left over.
+		s.indexOld = true
+		s.onCopyFailed(r.seg, r.cause)
 	case r.state == tiers.CopyFinished:
 		s.todo = append(s.todo, applyJob{r.attempt})
 	default:
@@ -49,14 +52,6 @@ func (r settleDone) on(s *state) {
 		s.onUndo(r.seg)
 		s.onCopyFailed(r.seg, r.cause)
 	}
-}
-
-// onUnsettled gives the attempt up without deleting anything: whether its row
-// counts is read from the registry before the next copy is planned.
-func (s *state) onUnsettled(r settleDone) {
-	s.undo.unsettled = append(s.undo.unsettled, r.seg)
-	s.indexOld = true
-	s.onCopyFailed(r.seg, r.cause)
 }
 
 // reloadJob reads the rows again.
