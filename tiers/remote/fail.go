@@ -10,8 +10,10 @@ import (
 // Fail wraps an error of a bucket with the operation and the key: what drivers
 // return. nil stays nil, and so does an error that names the key already.
 func Fail(op, key string, err error) error {
-	var named *tiers.Error
-	if err == nil || errors.As(err, &named) && named.Place == key && key != "" {
+	if err == nil {
+		return nil
+	}
+	if named, ok := err.(*tiers.Error); ok && named.Place == key && key != "" { //nolint:errorlint // one deeper down has another kind
 		return err
 	}
 	return &tiers.Error{Op: op, Place: key, Kind: kindOf(err), Err: err}

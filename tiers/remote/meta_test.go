@@ -182,7 +182,7 @@ func TestMetaLies(t *testing.T) {
 		"cluster id too long":  func(b []byte) { be.PutUint16(b[14:], 0xffff) },
 		"cluster id of 250":    func(b []byte) { be.PutUint16(b[14:], 250) },
 		"section too long":     func(b []byte) { be.PutUint32(b[end+4+2:], 0xffffffff) },
-		"section twice":        func(b []byte) { b[end+4+1] = 2 },
+		"section twice":        func(b []byte) { b[bytes.Index(b, []byte("txns"))+5] = 5 }, // the producers are a second transaction index
 		"too many sections":    func(b []byte) { be.PutUint16(b[end-2:], 0xffff) },
 		"too few sections":     func(b []byte) { be.PutUint16(b[end-2:], 3) },
 		"size negative":        func(b []byte) { b[14+2+4+16+4+4+16+24] = 0x80 },

@@ -88,7 +88,7 @@ func TestConditionalPutLost(t *testing.T) {
 		// The store only asked to come back: that it is lost is certain.
 		m.Add(memory.Fault{Ops: memory.OpPut, Err: remote.ErrConflict})
 		_, err = putIf(t.Context(), b, "ours", cond)
-		if !errors.Is(err, remote.ErrPrecondition) || errors.Is(err, remote.ErrUnknownOutcome) {
+		if !errors.Is(err, remote.ErrPrecondition) || errors.Is(err, remote.ErrUnknownOutcome) || tiers.KindOf(err) != tiers.Conflict {
 			t.Fatal(err)
 		}
 		wantClaim(t, m, "theirs")
@@ -113,7 +113,7 @@ func TestConditionalPutUnknown(t *testing.T) {
 		_, err := putIf(t.Context(), m, "theirs", remote.Cond{})
 		must(t, err)
 		close(hold)
-		if err := <-failed; !errors.Is(err, remote.ErrUnknownOutcome) || tiers.KindOf(err) != tiers.RemoteUnavailable {
+		if err := <-failed; !errors.Is(err, remote.ErrUnknownOutcome) || errors.Is(err, remote.ErrPrecondition) || tiers.KindOf(err) != tiers.RemoteUnavailable {
 			t.Fatal(err)
 		}
 		wantClaim(t, m, "theirs")

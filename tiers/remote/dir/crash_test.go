@@ -47,15 +47,15 @@ func (h *history) check(t *testing.T, what string, m *mem.FS) {
 		t.Fatalf("%s: %v", what, err)
 	}
 	var listed []string
-	for o, err := range b.List(t.Context(), remote.ListOptions{}) {
-		if err != nil || o.ETag == "" {
-			t.Fatalf("%s: list: %+v, %v", what, o, err)
+	for o, lerr := range b.List(t.Context(), remote.ListOptions{}) {
+		if lerr != nil || o.ETag == "" {
+			t.Fatalf("%s: list: %+v, %v", what, o, lerr)
 		}
 		listed = append(listed, o.Key)
 	}
 	for key, allowed := range h.allowed {
-		got, err := content(t, b, key)
-		if errors.Is(err, remote.ErrNotFound) {
+		var got string
+		if got, err = content(t, b, key); errors.Is(err, remote.ErrNotFound) {
 			got, err = "", nil
 		}
 		if err != nil || !slices.Contains(allowed, got) {
@@ -262,8 +262,8 @@ func TestLockOfAnotherProcess(t *testing.T) {
 		}
 		done := make(chan error)
 		go func() {
-			_, err := other.Put(t.Context(), "k", remote.BytesBody([]byte("3")), remote.PutOptions{If: remote.Cond{ETag: o.ETag}})
-			done <- err
+			_, perr := other.Put(t.Context(), "k", remote.BytesBody([]byte("3")), remote.PutOptions{If: remote.Cond{ETag: o.ETag}})
+			done <- perr
 		}()
 		time.Sleep(time.Minute)
 		must(t, held.Close())

@@ -227,9 +227,9 @@ func (b *Bucket) ReadAt(ctx context.Context, key string, dst []byte, off int64) 
 		if lerr != nil {
 			return lerr
 		}
-		from, to, short, err := remote.ReadAtSpan(len(dst), off, out.Size)
-		if err != nil {
-			return err
+		from, to, short, serr := remote.ReadAtSpan(len(dst), off, out.Size)
+		if serr != nil {
+			return serr
 		}
 		if n, err = io.ReadFull(fault.body(ctx, o.body[from:to]), dst[:to-from]); err != nil {
 			return fmt.Errorf("%w: %w", remote.ErrUnavailable, err)
