@@ -56,7 +56,7 @@ demo:
 	$(GO) run ./cmd/strandline demo
 
 docs:
-	$(GO) generate ./...
+	$(GO) run ./cmd/strandline config reference > docs/CONFIGURATION.md
 
 clean:
 	rm -rf bin
