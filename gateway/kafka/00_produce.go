@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"encoding/binary"
 	"sync"
 	"time"
 
@@ -135,10 +134,6 @@ func (s *Server) writeOne(ctx context.Context, version int16, w write) {
 		w.refuse(codeInvalidRecord, "A produce request must have exactly one record batch per partition.")
 		return
 	}
-	if magic, ok := magicOf(w.batch); ok && magic < 2 {
-		w.refuse(codeUnsupportedFormat, "Only record batches (message format v2) are kept.")
-		return
-	}
 	log, err := s.dir.Log(w.topic, w.answer.Partition)
 	if err == nil {
 		var r partition.AppendResult
@@ -149,14 +144,6 @@ func (s *Server) writeOne(ctx context.Context, version int16, w write) {
 		w.answer.BaseOffset, w.answer.LogAppendTime, w.answer.LogStartOffset = -1, -1, -1
 		w.answer.ErrorCode, w.answer.ErrorMessage = codeOf(err), detail(err)
 	}
-}
-
-// magicOf reads the magic byte, which is at the same place in all formats.
-func magicOf(b []byte) (int8, bool) {
-	if len(b) < 17 || int32(binary.BigEndian.Uint32(b[8:])) < 0 {
-		return 0, false
-	}
-	return int8(b[16]), true
 }
 
 // The bounds of how long an append may take. A producer's timeout is about

@@ -302,13 +302,20 @@ func TestRow18FetchWithoutBounds(t *testing.T) {
 		if len(p.RecordBatches) == 0 || time.Since(before) > 30*time.Second {
 			t.Errorf("%d bytes after %v", len(p.RecordBatches), time.Since(before))
 		}
+		req.Topics[0].Partitions[0].FetchOffset = 3
+		log.fill(t, 1, 6000)
+		before = time.Now()
+		if p = part(ask[*kmsg.FetchResponse](c, req), 0); len(p.RecordBatches) < 6000 || time.Since(before) != 0 {
+			t.Errorf("%d bytes after %v: an answer that is full does not wait for more", len(p.RecordBatches), time.Since(before))
+		}
+		req.Topics[0].Partitions[0].FetchOffset = 4
 		log.fill(t, 9, 1000)
 		req.MinBytes, req.MaxWaitMillis = 1, -7
 		if p = part(ask[*kmsg.FetchResponse](c, req), 0); len(p.RecordBatches) > 5000 || len(p.RecordBatches) < 4000 {
 			t.Errorf("%d bytes, want almost 5000", len(p.RecordBatches))
 		}
 		req.MaxBytes, req.MinBytes = -1, -1
-		if p = part(ask[*kmsg.FetchResponse](c, req), 0); nextAfter(p.RecordBatches, 0) != 1 {
+		if p = part(ask[*kmsg.FetchResponse](c, req), 0); nextAfter(p.RecordBatches, 0) != 5 {
 			t.Errorf("records to %d, want just the first batch", nextAfter(p.RecordBatches, 0))
 		}
 	})
