@@ -308,8 +308,7 @@ func TestBackOff(t *testing.T) {
 	})
 }
 
-// TestCopyAll: it returns when all that was closed at the call is covered, with the
-// reason if that cannot be, and does not wait for back-off.
+// TestCopyAll: it returns when all that was closed at the call is covered.
 func TestCopyAll(t *testing.T) {
 	w := newWorld(t)
 	o := w.open()
@@ -324,23 +323,42 @@ func TestCopyAll(t *testing.T) {
 	if err := o.CopyAll(t.Context()); err != nil || o.View().RemoteEnd != 10 {
 		t.Fatalf("remote end %d, %v", o.View().RemoteEnd, err)
 	}
-	mustRoll(t, o)
-	w.rows.failNext("copy-finished", 1, false, errors.New("no space left"))
-	err := o.CopyAll(t.Context())
-	for err == nil && o.View().RemoteEnd == 10 { // the copy may have begun, and ended, before
-		err = o.CopyAll(t.Context())
-	}
-	if err == nil && o.View().RemoteEnd != 11 {
-		t.Fatal("CopyAll says that it is done")
-	}
-	if err := o.CopyAll(t.Context()); err != nil || o.View().RemoteEnd != 11 {
-		t.Fatalf("the next try, without delay: remote end %d, %v", o.View().RemoteEnd, err)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	wantKind(t, o.CopyAll(ctx), tiers.TimedOut)
 	w.close(o)
 	wantKind(t, o.CopyAll(t.Context()), tiers.Closed)
+}
+
+// TestCopyAllFails: it returns the first failure, and the next call does not wait
+// for the back-off.
+func TestCopyAllFails(t *testing.T) {
+	w := newWorld(t)
+	clock := time.Unix(1000, 0)
+	w.now = func() time.Time { return clock }
+	d := w.drive()
+	d.fill(1)
+	d.roll()
+	answer := make(chan error, 1)
+	d.step(func(s *state) { s.onCopyAll(answer) })
+	reason := errors.New("no space left")
+	w.rows.failNext("copy-finished", 1, false, reason)
+	d.runAll()
+	if err := <-answer; !errors.Is(err, reason) {
+		t.Fatal(err)
+	}
+	if len(d.jobs) != 0 {
+		t.Fatalf("tried again at once: %v", d.points())
+	}
+	d.step(func(s *state) { s.onCopyAll(answer) })
+	if len(d.jobs) != 1 {
+		t.Fatal("the next call waits for the back-off")
+	}
+	d.runAll()
+	if err := <-answer; err != nil || d.View().RemoteEnd != 1 {
+		t.Fatalf("remote end %d, %v", d.View().RemoteEnd, err)
+	}
+	d.end()
 }
 
 // TestCopyAllUndecided: an open transaction keeps its segment out of the bucket
