@@ -436,6 +436,33 @@ func TestStopAnswersWhatIsUnderWay(t *testing.T) {
 	consume(t, n, 2)
 }
 
+// TestStopEndsWithASnapshotAndTheReleaseOfTheClaim, in this order: who takes the
+// claim next finds everything.
+func TestStopEndsWithASnapshotAndTheReleaseOfTheClaim(t *testing.T) {
+	b := memory.New()
+	n := startNode(t, testConfig(t), Deps{Bucket: b})
+	produce(t, n, 0, 1)
+	if rec, ok, err := control.ReadClaim(t.Context(), b); err != nil || !ok || rec.Released || rec.Cluster != n.Cluster() {
+		t.Errorf("while it runs: %+v, %v, %v", rec, ok, err)
+	}
+	before := len(b.Calls(memory.OpPut, ""))
+	stopNode(t, n)
+	rec, ok, err := control.ReadClaim(t.Context(), b)
+	if err != nil || !ok || !rec.Released || rec.Generation != 1 {
+		t.Errorf("afterwards: %+v, %v, %v", rec, ok, err)
+	}
+	var order []string
+	for _, c := range b.Calls(memory.OpPut, "cluster/") {
+		order = append(order, c.Key)
+	}
+	if puts := len(b.Calls(memory.OpPut, "")) - before; puts != 2 {
+		t.Errorf("%d objects were written by the stop, want 2", puts)
+	}
+	if n := len(order); !strings.HasPrefix(order[n-2], "cluster/snapshot") || order[n-1] != "cluster/claim" {
+		t.Errorf("the last writes are %v", order[n-2:])
+	}
+}
+
 // TestStopThatIsCutOffLosesNothing: the second signal. Copies under way are
 // abandoned, and the next start has every record.
 func TestStopThatIsCutOffLosesNothing(t *testing.T) {
