@@ -45,7 +45,7 @@ func (s *Server) produce(c *call) answer {
 			p.Partition, p.BaseOffset = t.Partitions[j].Partition, -1
 			p.ErrorRecords = []kmsg.ProduceResponseTopicPartitionErrorRecord{}
 			if code != codeNone {
-				p.ErrorCode, p.ErrorMessage = code, text(msg)
+				p.ErrorCode, p.ErrorMessage = code, new(msg)
 				continue
 			}
 			writes = append(writes, write{topic: t.Topic, batch: t.Partitions[j].Records, answer: p})
@@ -126,7 +126,7 @@ func (w write) recovered(s *Server) {
 }
 
 func (w write) refuse(code int16, msg string) {
-	w.answer.ErrorCode, w.answer.ErrorMessage = code, text(msg)
+	w.answer.ErrorCode, w.answer.ErrorMessage = code, new(msg)
 }
 
 func (s *Server) writeOne(ctx context.Context, version int16, w write) {

@@ -51,7 +51,7 @@ func TestProduceRefusals(t *testing.T) {
 	broken := makeBatch(t, 1, 1)
 	broken[len(broken)-1] ^= 1
 	txn := produceOf(-1, "known", 0, makeBatch(t, 1, 1))
-	txn.TransactionID = kmsg.StringPtr("tx")
+	txn.TransactionID = new("tx")
 	short := make([]byte, 34) // a whole message of format v1, shorter than any batch header
 	short[11], short[16] = 22, 1
 	many := produceOf(1, "known", 0, makeBatch(t, 1, 1))

@@ -27,7 +27,7 @@ func (s *Server) metadata(c *call) answer {
 	node := s.dir.Node()
 	resp := kmsg.NewPtrMetadataResponse()
 	resp.Version = req.Version
-	resp.ClusterID, resp.ControllerID = text(node.Cluster), int32(node.ID)
+	resp.ClusterID, resp.ControllerID = new(node.Cluster), int32(node.ID)
 	b := kmsg.NewMetadataResponseBroker()
 	b.NodeID, b.Host, b.Port, b.Rack = int32(node.ID), c.conn.listener.host, c.conn.listener.port, rackOf(node.Rack)
 	resp.Brokers = []kmsg.MetadataResponseBroker{b}
@@ -81,7 +81,7 @@ func (s *Server) oneTopic(c *call, req *kmsg.MetadataRequest, asked *kmsg.Metada
 // there.
 func nameFor(version int16, name *string) *string {
 	if name == nil && version < 12 {
-		return text("")
+		return new("")
 	}
 	return name
 }
@@ -109,7 +109,7 @@ func unknownTopic(name *string, id tiers.TopicID, code int16) kmsg.MetadataRespo
 // back for it. One that is just opening has: clients would only ask more often.
 func (s *Server) describeTopic(t control.Topic, operations bool) kmsg.MetadataResponseTopic {
 	rt := kmsg.NewMetadataResponseTopic()
-	rt.Topic, rt.TopicID = text(t.Name), t.ID
+	rt.Topic, rt.TopicID = new(t.Name), t.ID
 	if operations {
 		rt.AuthorizedOperations = allTopicOperations
 	}

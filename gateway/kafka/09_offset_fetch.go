@@ -87,9 +87,9 @@ func (s *Server) groupOffsets(c *call, version int16, g *kmsg.OffsetFetchRequest
 // committed is what a group committed for a partition.
 func committed(have map[tiers.TopicPartition]control.OffsetCommit, topic string, index int32) kmsg.OffsetFetchResponseGroupTopicPartition {
 	p := kmsg.NewOffsetFetchResponseGroupTopicPartition()
-	p.Partition, p.Offset, p.LeaderEpoch, p.Metadata = index, -1, -1, text("")
+	p.Partition, p.Offset, p.LeaderEpoch, p.Metadata = index, -1, -1, new("")
 	if o, ok := have[tiers.TopicPartition{Topic: topic, Partition: index}]; ok {
-		p.Offset, p.LeaderEpoch, p.Metadata = int64(o.Offset), int32(o.Epoch), text(o.Metadata)
+		p.Offset, p.LeaderEpoch, p.Metadata = int64(o.Offset), int32(o.Epoch), new(o.Metadata)
 	}
 	return p
 }

@@ -41,18 +41,18 @@ const (
 
 func (s *Server) coordinator(c *call, req *kmsg.FindCoordinatorRequest, key string) kmsg.FindCoordinatorResponseCoordinator {
 	out := kmsg.NewFindCoordinatorResponseCoordinator()
-	out.Key, out.NodeID, out.Port, out.ErrorMessage = key, -1, -1, text("")
+	out.Key, out.NodeID, out.Port, out.ErrorMessage = key, -1, -1, new("")
 	kind := groupCoordinator
 	if req.Version >= 1 {
 		kind = req.CoordinatorType
 	}
 	switch {
 	case kind == transactionCoordinator:
-		out.ErrorCode, out.ErrorMessage = codeTransactionalID, text("Transactions are not supported: remove transactional.id.")
+		out.ErrorCode, out.ErrorMessage = codeTransactionalID, new("Transactions are not supported: remove transactional.id.")
 	case kind != groupCoordinator:
-		out.ErrorCode, out.ErrorMessage = codeInvalidRequest, text("There are coordinators of groups only.")
+		out.ErrorCode, out.ErrorMessage = codeInvalidRequest, new("There are coordinators of groups only.")
 	case key == "":
-		out.ErrorCode, out.ErrorMessage = codeInvalidGroupID, text("The group id is empty.")
+		out.ErrorCode, out.ErrorMessage = codeInvalidGroupID, new("The group id is empty.")
 	default:
 		out.NodeID, out.Host, out.Port = int32(s.dir.Node().ID), c.conn.listener.host, c.conn.listener.port
 	}

@@ -19,13 +19,13 @@ func (s *Server) apiVersions(c *call) answer {
 	req, _ := c.req.(*kmsg.ApiVersionsRequest)
 	resp := kmsg.NewPtrApiVersionsResponse()
 	self := s.apis[keyAPIVersions]
-	if _, ok := s.find(keyAPIVersions, c.version); !ok {
+	if !s.serves(keyAPIVersions, c.version) {
 		resp.Version, resp.ErrorCode = 0, codeUnsupportedVersion
 		resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{versionsOf(self)}
 		return answer{resp: resp, code: codeUnsupportedVersion}
 	}
 	resp.Version = req.Version
-	if req.Version >= 3 && !(softwareName(req.ClientSoftwareName) && softwareName(req.ClientSoftwareVersion)) {
+	if req.Version >= 3 && (!softwareName(req.ClientSoftwareName) || !softwareName(req.ClientSoftwareVersion)) {
 		resp.ErrorCode = codeInvalidRequest
 		resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{}
 		return answer{resp: resp, code: codeInvalidRequest}

@@ -37,7 +37,7 @@ func (s *Server) createTopics(c *call) answer {
 		rt := kmsg.NewCreateTopicsResponseTopic()
 		rt.Topic, rt.Configs, rt.NumPartitions, rt.ReplicationFactor = t.Topic, []kmsg.CreateTopicsResponseTopicConfig{}, -1, -1
 		if times[t.Topic] > 1 {
-			rt.ErrorCode, rt.ErrorMessage = codeInvalidRequest, text("The request names this topic twice.")
+			rt.ErrorCode, rt.ErrorMessage = codeInvalidRequest, new("The request names this topic twice.")
 		} else if made, err := s.createTopic(ctx, t, req.ValidateOnly); err != nil {
 			rt.ErrorCode, rt.ErrorMessage = codeOf(err), detail(err)
 		} else {

@@ -22,7 +22,7 @@ func (s *Server) deleteTopics(c *call) answer {
 		asked = nil
 		for _, name := range req.TopicNames {
 			t := kmsg.NewDeleteTopicsRequestTopic()
-			t.Topic = text(name)
+			t.Topic = new(name)
 			asked = append(asked, t)
 		}
 	}
@@ -60,6 +60,6 @@ func (s *Server) deleteTopic(ctx context.Context, rt *kmsg.DeleteTopicsResponseT
 	if !ok || id.IsZero() {
 		return tiers.E(tiers.UnknownTopicID, "delete topic", id.String(), "")
 	}
-	rt.Topic = text(t.Name)
+	rt.Topic = new(t.Name)
 	return s.dir.DeleteTopic(ctx, id)
 }

@@ -83,7 +83,7 @@ func describeConfig(req *kmsg.DescribeConfigsRequest, kind kmsg.ConfigResourceTy
 		}
 	}
 	if req.IncludeDocumentation {
-		c.Documentation = text(e.Doc)
+		c.Documentation = new(e.Doc)
 	}
 	return c
 }

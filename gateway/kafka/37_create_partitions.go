@@ -31,7 +31,7 @@ func (s *Server) createPartitions(c *call) answer {
 		rt := kmsg.NewCreatePartitionsResponseTopic()
 		rt.Topic = t.Topic
 		if times[t.Topic] > 1 {
-			rt.ErrorCode, rt.ErrorMessage = codeInvalidRequest, text("The request names this topic twice.")
+			rt.ErrorCode, rt.ErrorMessage = codeInvalidRequest, new("The request names this topic twice.")
 		} else if err := s.addPartitions(ctx, t, req.ValidateOnly); err != nil {
 			rt.ErrorCode, rt.ErrorMessage = codeOf(err), detail(err)
 		}

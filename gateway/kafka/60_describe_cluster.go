@@ -13,9 +13,9 @@ func (s *Server) describeCluster(c *call) answer {
 	node := s.dir.Node()
 	resp.ClusterID, resp.ControllerID, resp.Brokers = node.Cluster, int32(node.ID), []kmsg.DescribeClusterResponseBroker{}
 	if req.Version >= 1 && req.EndpointType != brokerEndpoint {
-		resp.ErrorCode, resp.ErrorMessage = codeMismatchedEndpoint, text("This is a broker's endpoint.")
+		resp.ErrorCode, resp.ErrorMessage = codeMismatchedEndpoint, new("This is a broker's endpoint.")
 		if req.EndpointType != controllerEndpoint {
-			resp.ErrorCode, resp.ErrorMessage = codeUnsupportedEndpoint, text("Endpoints are of brokers (1) or controllers (2).")
+			resp.ErrorCode, resp.ErrorMessage = codeUnsupportedEndpoint, new("Endpoints are of brokers (1) or controllers (2).")
 		}
 		return answer{resp: resp, code: resp.ErrorCode}
 	}

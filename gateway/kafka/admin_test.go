@@ -123,7 +123,7 @@ func metadataOf(v int16, names ...string) *kmsg.MetadataRequest {
 	r.Version, r.Topics = v, []kmsg.MetadataRequestTopic{}
 	for _, n := range names {
 		t := kmsg.NewMetadataRequestTopic()
-		t.Topic = kmsg.StringPtr(n)
+		t.Topic = new(n)
 		r.Topics = append(r.Topics, t)
 	}
 	return r
@@ -242,9 +242,9 @@ func TestMetadataByID(t *testing.T) {
 	}
 }
 
-func commitRequest(v int16, group string, ps ...kmsg.OffsetCommitRequestTopicPartition) *kmsg.OffsetCommitRequest {
+func commitRequest(v int16, ps ...kmsg.OffsetCommitRequestTopicPartition) *kmsg.OffsetCommitRequest {
 	r := kmsg.NewPtrOffsetCommitRequest()
-	r.Version, r.Group, r.Generation = v, group, -1
+	r.Version, r.Group, r.Generation = v, "g", -1
 	rt := kmsg.NewOffsetCommitRequestTopic()
 	rt.Topic, rt.Partitions = "known", ps
 	r.Topics = append(r.Topics, rt)
@@ -265,7 +265,7 @@ func TestOffsetsOfASimpleGroup(t *testing.T) {
 	c := r.pipe()
 	defer c.nc.Close()
 	for v := int16(0); v <= 9; v++ {
-		codes := ask[*kmsg.OffsetCommitResponse](c, commitRequest(v, "g", commitPart(0, int64(100+v), 4, "m"), commitPart(7, 1, 0, ""))).Topics[0].Partitions
+		codes := ask[*kmsg.OffsetCommitResponse](c, commitRequest(v, commitPart(0, int64(100+v), 4, "m"), commitPart(7, 1, 0, ""))).Topics[0].Partitions
 		if codes[0].ErrorCode != 0 || codes[1].ErrorCode != 3 {
 			t.Errorf("commit v%d: %+v", v, codes)
 		}
@@ -306,7 +306,7 @@ func TestOffsetFetchOfEverything(t *testing.T) {
 	r.node.create(t, "known", 3)
 	c := r.pipe()
 	defer c.nc.Close()
-	c.do(commitRequest(5, "g", commitPart(2, 20, 0, ""), commitPart(0, 10, 0, "")))
+	c.do(commitRequest(5, commitPart(2, 20, 0, ""), commitPart(0, 10, 0, "")))
 	req := kmsg.NewPtrOffsetFetchRequest()
 	req.Version = 8
 	for _, name := range []string{"g", "other"} {
@@ -319,7 +319,7 @@ func TestOffsetFetchOfEverything(t *testing.T) {
 		t.Errorf("%+v", gs)
 	}
 	req.Version = 9
-	req.Groups[0].MemberID = kmsg.StringPtr("m")
+	req.Groups[0].MemberID = new("m")
 	if gs = ask[*kmsg.OffsetFetchResponse](c, req).Groups; gs[0].ErrorCode != 25 || gs[1].ErrorCode != 0 {
 		t.Errorf("of a member: %+v", gs)
 	}
@@ -333,7 +333,7 @@ func TestRow19Commits(t *testing.T) {
 	c := r.pipe()
 	defer c.nc.Close()
 	with := func(v int16, f func(*kmsg.OffsetCommitRequest)) *kmsg.OffsetCommitRequest {
-		req := commitRequest(v, "g", commitPart(0, 1, 0, ""))
+		req := commitRequest(v, commitPart(0, 1, 0, ""))
 		f(req)
 		return req
 	}
@@ -341,9 +341,9 @@ func TestRow19Commits(t *testing.T) {
 		req  *kmsg.OffsetCommitRequest
 		code int16
 	}{
-		"metadata of 1 MiB": {commitRequest(9, "g", commitPart(0, 1, 0, strings.Repeat("x", 1<<15-1))), 12},
+		"metadata of 1 MiB": {commitRequest(9, commitPart(0, 1, 0, strings.Repeat("x", 1<<15-1))), 12},
 		"member":            {with(9, func(r *kmsg.OffsetCommitRequest) { r.MemberID, r.Generation = "m", 3 }), 25},
-		"static member":     {with(9, func(r *kmsg.OffsetCommitRequest) { r.InstanceID = kmsg.StringPtr("i") }), 25},
+		"static member":     {with(9, func(r *kmsg.OffsetCommitRequest) { r.InstanceID = new("i") }), 25},
 		"old generation":    {with(9, func(r *kmsg.OffsetCommitRequest) { r.Generation = 3 }), 22},
 		"no group":          {with(9, func(r *kmsg.OffsetCommitRequest) { r.Group = "" }), 24},
 	} {
@@ -354,7 +354,7 @@ func TestRow19Commits(t *testing.T) {
 	if len(r.node.committed) != 0 {
 		t.Errorf("stored: %v", r.node.committed)
 	}
-	if code := ask[*kmsg.OffsetCommitResponse](c, commitRequest(9, "g", commitPart(0, 1, 0, strings.Repeat("x", 4096)))).Topics[0].Partitions[0].ErrorCode; code != 0 {
+	if code := ask[*kmsg.OffsetCommitResponse](c, commitRequest(9, commitPart(0, 1, 0, strings.Repeat("x", 4096)))).Topics[0].Partitions[0].ErrorCode; code != 0 {
 		t.Errorf("metadata of 4,096 bytes: code %d", code)
 	}
 }
@@ -379,11 +379,11 @@ func TestTransactionsAreRefusedForGood(t *testing.T) {
 	}
 	for v := int16(0); v <= 4; v++ {
 		req := kmsg.NewPtrInitProducerIDRequest()
-		req.Version, req.TransactionalID = v, kmsg.StringPtr("tx")
+		req.Version, req.TransactionalID = v, new("tx")
 		if resp := ask[*kmsg.InitProducerIDResponse](c, req); resp.ErrorCode != 53 || resp.ProducerID != -1 {
 			t.Errorf("InitProducerId v%d: %+v", v, resp)
 		}
-		req.TransactionalID = kmsg.StringPtr("")
+		req.TransactionalID = new("")
 		if resp := ask[*kmsg.InitProducerIDResponse](c, req); resp.ErrorCode != 42 {
 			t.Errorf("InitProducerId v%d of an empty id: %+v", v, resp)
 		}
@@ -467,7 +467,7 @@ func TestCreateAndDeleteTopics(t *testing.T) {
 	set := topic("twice-set", 1, 1)
 	for range 2 {
 		cfg := kmsg.NewCreateTopicsRequestTopicConfig()
-		cfg.Name, cfg.Value = "retention.ms", kmsg.StringPtr("1")
+		cfg.Name, cfg.Value = "retention.ms", new("1")
 		set.Configs = append(set.Configs, cfg)
 	}
 	req := kmsg.NewPtrCreateTopicsRequest()
@@ -522,7 +522,7 @@ func TestCreateAndDeleteTopics(t *testing.T) {
 		del.Topics = append(del.Topics, rt)
 	}
 	both := kmsg.NewDeleteTopicsRequestTopic()
-	both.Topic, both.TopicID = kmsg.StringPtr("default"), made.TopicID
+	both.Topic, both.TopicID = new("default"), made.TopicID
 	del.Topics = append(del.Topics, both)
 	ts := ask[*kmsg.DeleteTopicsResponse](c, del).Topics
 	if ts[0].ErrorCode != 0 || *ts[0].Topic != "b" || ts[1].ErrorCode != 100 || ts[2].ErrorCode != 100 || ts[3].ErrorCode != 42 {
@@ -551,8 +551,14 @@ func TestCreatePartitions(t *testing.T) {
 		code  int16
 		check bool
 	}{
-		{with("known", 2), 37, false}, {with("unknown", 3), 3, false}, {with("unknown", 3, 1), 3, false}, {with("known", 4, 1), 39, false},
-		{with("known", 4, 1, 2), 39, false}, {with("known", 4), 0, true}, {with("known", 3, 1), 0, false}, {with("known", 4), 0, false},
+		{with("known", 2), 37, false},
+		{with("unknown", 3), 3, false},
+		{with("unknown", 3, 1), 3, false},
+		{with("known", 4, 1), 39, false},
+		{with("known", 4, 1, 2), 39, false},
+		{with("known", 4), 0, true},
+		{with("known", 3, 1), 0, false},
+		{with("known", 4), 0, false},
 	} {
 		req := kmsg.NewPtrCreatePartitionsRequest()
 		req.Version, req.ValidateOnly, req.Topics = 3, e.check, []kmsg.CreatePartitionsRequestTopic{e.topic}
@@ -615,7 +621,7 @@ func TestAlterConfigs(t *testing.T) {
 
 	res := kmsg.NewAlterConfigsRequestResource()
 	res.ResourceType, res.ResourceName = 2, "known"
-	for name, v := range map[string]*string{"retention.ms": kmsg.StringPtr("7"), "segment.bytes": nil} {
+	for name, v := range map[string]*string{"retention.ms": new("7"), "segment.bytes": nil} {
 		cfg := kmsg.NewAlterConfigsRequestResourceConfig()
 		cfg.Name, cfg.Value = name, v
 		res.Configs = append(res.Configs, cfg)
@@ -640,7 +646,7 @@ func TestAlterConfigs(t *testing.T) {
 		}
 		inc.Resources = append(inc.Resources, ir)
 	}
-	add(2, "known", broker.ConfigOp{Name: "retention.ms", Op: 1}, broker.ConfigOp{Name: "cleanup.policy", Op: 2, Value: kmsg.StringPtr("compact")})
+	add(2, "known", broker.ConfigOp{Name: "retention.ms", Op: 1}, broker.ConfigOp{Name: "cleanup.policy", Op: 2, Value: new("compact")})
 	add(2, "known", broker.ConfigOp{Name: "retention.ms", Op: 1})
 	add(2, "unknown", broker.ConfigOp{Name: "retention.ms", Op: 1})
 	add(2, "other", broker.ConfigOp{Name: "retention.ms", Op: 4})

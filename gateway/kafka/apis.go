@@ -58,10 +58,10 @@ func apis() []api {
 	}
 }
 
-// find returns the api that serves key at version.
-func (s *Server) find(key, version int16) (api, bool) {
+// serves reports whether key is served at version.
+func (s *Server) serves(key, version int16) bool {
 	a, ok := s.apis[key]
-	return a, ok && version >= a.min && version <= a.max
+	return ok && version >= a.min && version <= a.max
 }
 
 // worst is the first error of two.

@@ -20,7 +20,7 @@ type sinkLog struct {
 	records []byte
 }
 
-func (l sinkLog) Append(context.Context, partition.AppendRequest) (partition.AppendResult, error) {
+func (sinkLog) Append(context.Context, partition.AppendRequest) (partition.AppendResult, error) {
 	return partition.AppendResult{Base: 5, AppendTime: -1}, nil
 }
 
@@ -45,17 +45,17 @@ func (sinkConn) SetWriteDeadline(time.Time) error { return nil }
 
 // bare is a connection whose requests are handled without a network: what is left
 // is the server's own work.
-func bare(t testing.TB, records []byte) *conn {
-	t.Helper()
-	r := newRig(t, Limits{})
-	t.Cleanup(r.stop)
+func bare(tb testing.TB, records []byte) *conn {
+	tb.Helper()
+	r := newRig(tb, Limits{})
+	tb.Cleanup(r.stop)
 	log := newFakeLog()
 	log.change(func(v *partition.View) { v.LogEnd, v.HighWatermark, v.LastStable = 1e6, 1e6, 1e6 })
 	r.srv.dir = sinkNode{r.node, sinkLog{log, records}}
 	here, there := net.Pipe()
-	t.Cleanup(func() { _, _ = here.Close(), there.Close() })
+	tb.Cleanup(func() { _, _ = here.Close(), there.Close() })
 	c := r.srv.newConn(sinkConn{there}, r.at)
-	t.Cleanup(c.hangUp)
+	tb.Cleanup(c.hangUp)
 	return c
 }
 
@@ -64,8 +64,9 @@ func frameIn(req kmsg.Request) frame {
 	return frame{key: req.Key(), version: req.GetVersion(), corr: 1, body: b[12:], arrived: time.Now()}
 }
 
-func produceFrame(t testing.TB, records int) frame {
-	return frameIn(produceOf(-1, "known", 0, makeBatch(t, records, 100)))
+func produceFrame(tb testing.TB, records int) frame {
+	tb.Helper()
+	return frameIn(produceOf(-1, "known", 0, makeBatch(tb, records, 100)))
 }
 
 func fetchFrame() frame {

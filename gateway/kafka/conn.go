@@ -133,7 +133,7 @@ func (c *conn) handle(f frame) (goOn bool) {
 // write sends a response.
 func (c *conn) write(f frame, a answer) error {
 	c.out, c.vec = c.out[:0], c.vec[:0]
-	size := 0
+	var size int
 	switch {
 	case a.fetch != nil:
 		c.out = appendHeader(c.out, f.corr, f.key, a.fetch.version >= 12)

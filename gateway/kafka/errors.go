@@ -122,5 +122,3 @@ func detail(err error) *string {
 	s := err.Error()
 	return &s
 }
-
-func text(s string) *string { return &s }

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -400,7 +401,7 @@ func (n *fakeNode) TopicConfigs(topic string) ([]broker.ConfigEntry, error) {
 	}, nil
 }
 
-func (n *fakeNode) NodeConfigs() []broker.ConfigEntry {
+func (*fakeNode) NodeConfigs() []broker.ConfigEntry {
 	return []broker.ConfigEntry{{Name: "secret", Value: "hidden", Source: sourceStaticBroker, ReadOnly: true, Sensitive: true, Type: 2}}
 }
 
@@ -437,20 +438,20 @@ func (n *fakeNode) Fetch(_ context.Context, group string) (map[tiers.TopicPartit
 }
 
 // log returns the fake log of a partition.
-func (n *fakeNode) log(t testing.TB, topic string, index int32) *fakeLog {
-	t.Helper()
+func (n *fakeNode) log(tb testing.TB, topic string, index int32) *fakeLog {
+	tb.Helper()
 	l, err := n.Log(topic, index)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return l.(*fakeLog)
 }
 
-func (n *fakeNode) create(t testing.TB, name string, partitions int32) control.Topic {
-	t.Helper()
-	topic, err := n.CreateTopic(t.Context(), broker.CreateTopic{Name: name, Partitions: partitions, Replication: 1})
+func (n *fakeNode) create(tb testing.TB, name string, partitions int32) control.Topic {
+	tb.Helper()
+	topic, err := n.CreateTopic(tb.Context(), broker.CreateTopic{Name: name, Partitions: partitions, Replication: 1})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return topic
 }
@@ -466,12 +467,12 @@ type rig struct {
 
 // newRig returns a server that ends with the test. In a synctest bubble, end it
 // with stop before the bubble ends.
-func newRig(t testing.TB, lim Limits) *rig {
-	t.Helper()
-	r := &rig{t: t, node: newFakeNode(), logs: &strings.Builder{}}
+func newRig(tb testing.TB, lim Limits) *rig {
+	tb.Helper()
+	r := &rig{t: tb, node: newFakeNode(), logs: &strings.Builder{}}
 	srv, err := newServer(Options{Limits: lim, Log: hclog.New(&hclog.LoggerOptions{Output: r.logs, Level: hclog.Warn})}, r.node, r.node)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	r.srv = srv
 	r.at = &listener{Listener: Listener{Name: "test"}, host: "localhost", port: 9092}
@@ -600,7 +601,8 @@ func (c *client) closed() {
 }
 
 func isTimeout(err error) bool {
-	ne, ok := err.(net.Error)
+	var ne net.Error
+	ok := errors.As(err, &ne)
 	return ok && ne.Timeout()
 }
 
@@ -615,25 +617,25 @@ func ask[R kmsg.Response](c *client, req kmsg.Request) R {
 }
 
 // makeBatch makes a batch of n records, the values of which take size bytes.
-func makeBatch(t testing.TB, n, size int) []byte {
-	t.Helper()
+func makeBatch(tb testing.TB, n, size int) []byte {
+	tb.Helper()
 	recs := make([]batch.Record, n)
 	for i := range recs {
 		recs[i] = batch.Record{Offset: tiers.Offset(i), Timestamp: 1000, Key: []byte(fmt.Sprint("k", i)), Value: make([]byte, size)}
 	}
 	b, err := batch.Builder{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1}.Build(recs)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b
 }
 
 // fill appends batches of one record.
-func (l *fakeLog) fill(t testing.TB, n, size int) {
-	t.Helper()
+func (l *fakeLog) fill(tb testing.TB, n, size int) {
+	tb.Helper()
 	for range n {
-		if _, err := l.Append(t.Context(), partition.AppendRequest{Batch: makeBatch(t, 1, size)}); err != nil {
-			t.Fatal(err)
+		if _, err := l.Append(tb.Context(), partition.AppendRequest{Batch: makeBatch(tb, 1, size)}); err != nil {
+			tb.Fatal(err)
 		}
 	}
 }

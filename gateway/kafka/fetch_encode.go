@@ -105,7 +105,7 @@ func (a *fetchAnswer) partition(e *fetchEncoder, p *pull) {
 		e.int32(-1) // preferred read replica
 	}
 	e.records(p.records, p.size)
-	a.partitionTags(e, p)
+	e.partitionTags(p)
 }
 
 // abortedList is null for read_uncommitted, for which it means nothing.
@@ -123,7 +123,7 @@ func (a *fetchAnswer) abortedList(e *fetchEncoder, p *pull) {
 }
 
 // partitionTags are the diverging epoch (tag 0) and the leader (tag 1).
-func (a *fetchAnswer) partitionTags(e *fetchEncoder, p *pull) {
+func (e *fetchEncoder) partitionTags(p *pull) {
 	if !e.flex {
 		return
 	}

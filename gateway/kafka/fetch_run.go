@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -348,10 +349,8 @@ func (f *fetching) fail(p *pull, err error) {
 
 // abort adds an aborted transaction once.
 func (p *pull) abort(t aborted) {
-	for _, have := range p.aborted {
-		if have == t {
-			return
-		}
+	if slices.Contains(p.aborted, t) {
+		return
 	}
 	p.aborted = append(p.aborted, t)
 }

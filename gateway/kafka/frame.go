@@ -34,7 +34,7 @@ func badFrame(reason, format string, args ...any) error {
 }
 
 // errStopping says that the server reads no more requests.
-var errStopping = errors.New("the server is stopping") //nolint:gochecknoglobals // A sentinel.
+var errStopping = errors.New("the server is stopping")
 
 // frame is a request as it came: its first fields and its bytes.
 type frame struct {
@@ -101,7 +101,7 @@ func (f *frameReader) start(n int) (frame, error) {
 		version: int16(binary.BigEndian.Uint16(head[2:])),
 		corr:    int32(binary.BigEndian.Uint32(head[4:])),
 	}
-	if _, ok := f.srv.find(fr.key, fr.version); !ok && fr.key != keyAPIVersions {
+	if !f.srv.serves(fr.key, fr.version) && fr.key != keyAPIVersions {
 		return frame{}, badFrame("version", "API key %d (%s) version %d is not served", fr.key, apiName(fr.key), fr.version)
 	}
 	if most := f.srv.lim.MaxControlBytes; fr.key != keyProduce && n > most {

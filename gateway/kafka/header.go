@@ -17,7 +17,7 @@ const (
 // knows stays undecoded, for its answer does not depend on it (KIP-511).
 func (s *Server) decode(f frame) (kmsg.Request, error) {
 	req := kmsg.RequestForKey(f.key)
-	if _, ok := s.find(f.key, f.version); !ok {
+	if !s.serves(f.key, f.version) {
 		return req, nil
 	}
 	req.SetVersion(f.version)

@@ -22,11 +22,11 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // counted is the value of a counter or gauge.
-func counted(t testing.TB, m prometheus.Metric) float64 {
-	t.Helper()
+func counted(tb testing.TB, m prometheus.Metric) float64 {
+	tb.Helper()
 	var out dto.Metric
 	if err := m.Write(&out); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return out.GetCounter().GetValue() + out.GetGauge().GetValue()
 }

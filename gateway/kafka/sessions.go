@@ -92,11 +92,11 @@ type scope struct {
 	parts       []wanted
 }
 
-func (s *scope) id() int32 {
-	if s.session == nil {
+func (sc *scope) id() int32 {
+	if sc.session == nil {
 		return 0
 	}
-	return s.session.id
+	return sc.session.id
 }
 
 // begin opens, continues or ends a session as the request asks for it, with the

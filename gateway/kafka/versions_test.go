@@ -13,17 +13,17 @@ import (
 
 // samples are requests for every API, with something known, something unknown
 // and something wrong in each.
-func samples(t testing.TB, key, v int16, known tiers.TopicID) []kmsg.Request {
-	t.Helper()
+func samples(tb testing.TB, key, v int16, known tiers.TopicID) []kmsg.Request {
+	tb.Helper()
 	out := []kmsg.Request{}
 	add := func(r kmsg.Request) { r.SetVersion(v); out = append(out, r) }
 	switch key {
 	case 0:
 		for _, name := range []string{"known", "unknown"} {
-			add(produceOf(-1, name, 0, makeBatch(t, 2, 10)))
+			add(produceOf(-1, name, 0, makeBatch(tb, 2, 10)))
 		}
 		add(produceOf(1, "known", 0, nil))
-		add(produceOf(7, "known", 0, makeBatch(t, 1, 1)))
+		add(produceOf(7, "known", 0, makeBatch(tb, 1, 1)))
 	case 1:
 		for _, w := range []wanted{
 			{name: "known", id: known, offset: 0},
@@ -59,7 +59,7 @@ func samples(t testing.TB, key, v int16, known tiers.TopicID) []kmsg.Request {
 		r := kmsg.NewPtrMetadataRequest()
 		for _, name := range []string{"known", "unknown", "not legal", "made-new"} {
 			rt := kmsg.NewMetadataRequestTopic()
-			rt.Topic = kmsg.StringPtr(name)
+			rt.Topic = new(name)
 			r.Topics = append(r.Topics, rt)
 		}
 		r.IncludeClusterAuthorizedOperations, r.IncludeTopicAuthorizedOperations = true, true
@@ -81,7 +81,7 @@ func samples(t testing.TB, key, v int16, known tiers.TopicID) []kmsg.Request {
 				rt := kmsg.NewOffsetCommitRequestTopic()
 				rt.Topic = name
 				rp := kmsg.NewOffsetCommitRequestTopicPartition()
-				rp.Offset, rp.Metadata = 1, kmsg.StringPtr("m")
+				rp.Offset, rp.Metadata = 1, new("m")
 				rt.Partitions = append(rt.Partitions, rp)
 				r.Topics = append(r.Topics, rt)
 			}
@@ -137,7 +137,7 @@ func samples(t testing.TB, key, v int16, known tiers.TopicID) []kmsg.Request {
 		r.TopicNames = []string{"unknown"}
 		for _, id := range []tiers.TopicID{{}, {77}} {
 			rt := kmsg.NewDeleteTopicsRequestTopic()
-			rt.Topic, rt.TopicID = kmsg.StringPtr("unknown"), id
+			rt.Topic, rt.TopicID = new("unknown"), id
 			r.Topics = append(r.Topics, rt)
 		}
 		rt := kmsg.NewDeleteTopicsRequestTopic()
@@ -145,7 +145,7 @@ func samples(t testing.TB, key, v int16, known tiers.TopicID) []kmsg.Request {
 		r.Topics = append(r.Topics, rt)
 		add(r)
 	case 22:
-		for _, id := range []*string{nil, kmsg.StringPtr(""), kmsg.StringPtr("tx")} {
+		for _, id := range []*string{nil, new(""), new("tx")} {
 			r := kmsg.NewPtrInitProducerIDRequest()
 			r.TransactionalID = id
 			add(r)
@@ -179,7 +179,7 @@ func samples(t testing.TB, key, v int16, known tiers.TopicID) []kmsg.Request {
 			rr := kmsg.NewAlterConfigsRequestResource()
 			rr.ResourceType, rr.ResourceName = res.kind, res.name
 			rc := kmsg.NewAlterConfigsRequestResourceConfig()
-			rc.Name, rc.Value = "retention.ms", kmsg.StringPtr("1")
+			rc.Name, rc.Value = "retention.ms", new("1")
 			rr.Configs = append(rr.Configs, rc)
 			r.Resources = append(r.Resources, rr)
 		}
@@ -199,7 +199,7 @@ func samples(t testing.TB, key, v int16, known tiers.TopicID) []kmsg.Request {
 			rr := kmsg.NewIncrementalAlterConfigsRequestResource()
 			rr.ResourceType, rr.ResourceName = 2, "known"
 			rc := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
-			rc.Name, rc.Op, rc.Value = "retention.ms", kmsg.IncrementalAlterConfigOp(op), kmsg.StringPtr("1")
+			rc.Name, rc.Op, rc.Value = "retention.ms", kmsg.IncrementalAlterConfigOp(op), new("1")
 			rr.Configs = append(rr.Configs, rc)
 			r.Resources = append(r.Resources, rr)
 		}
@@ -211,7 +211,7 @@ func samples(t testing.TB, key, v int16, known tiers.TopicID) []kmsg.Request {
 			add(r)
 		}
 	default:
-		t.Fatalf("no sample for API %d", key)
+		tb.Fatalf("no sample for API %d", key)
 	}
 	return out
 }
