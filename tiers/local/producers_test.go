@@ -230,15 +230,16 @@ func TestProducerSnapshotOfCutHistory(t *testing.T) {
 		b.BaseSequence = i
 		must(t, put(l, build(t, b, l.LogEnd(), 1)))
 	}
-	must(t, l.Roll()) // snapshot at 4: sequence 3
+	n.close() // snapshot at 4: sequence 3
+	l = n.open()
 	must(t, l.TruncateTo(2))
 	add(t, l, 2, 4)
 	must(t, l.Roll()) // at 6
 	must(t, n.disk.Checkpoint())
 	spoil(t, n.fs, n.file(6, snapshotSuffix), "zeroed")
 	l = n.crash()
-	if _, _, err := l.Producers().Check(idempotent(7, 0, 2, 0, 1), nil); err != nil {
-		t.Errorf("sequence 2 comes next: %v", err)
+	if _, dup, err := l.Producers().Check(idempotent(7, 0, 2, 0, 1), nil); dup || err != nil {
+		t.Errorf("sequence 2 comes next: duplicate %t, %v", dup, err)
 	}
 	n.close()
 }

@@ -54,12 +54,6 @@ type rescan struct {
 
 func (r *rescan) run() error {
 	for i := r.from; i < len(r.found); i++ {
-		if s := r.found[i]; i > r.from && s.base < r.next {
-			if err := r.overlap(i); err != nil {
-				return err
-			}
-			break
-		}
 		if err := r.border(i); err != nil {
 			return err
 		}
@@ -98,16 +92,6 @@ func (r *rescan) border(i int) error {
 		return nil
 	}
 	return r.writeSnapshot(s.base, r.prods.snapshot())
-}
-
-// overlap ends the log before segment i, whose base lies below the end of the
-// one before it.
-func (r *rescan) overlap(i int) error {
-	before := r.found[i-1]
-	if r.next < r.point {
-		return tiers.E(tiers.CorruptMessage, "open log", r.place, "segment %s begins below offset %d, the end of the one before it: restore the folder, or move it away and rebuild the partition from the bucket", r.found[i].path(logSuffix), r.next)
-	}
-	return r.cutAt(i-1, before.size)
 }
 
 // scan reads segment i and makes its indexes again. It returns the first byte

@@ -311,7 +311,12 @@ func TestReport116IndexThatLies(t *testing.T) {
 	}
 	s.Release()
 
-	for _, wrong := range []timeEntry{{1_700_000_099_999, 15}, {1_700_000_000_140, 14}} {
+	n.crash()
+	if n.rec.RebuiltIndexes != 1 {
+		t.Errorf("offsets: %+v", n.rec)
+	}
+	must(t, n.disk.Checkpoint())
+	for _, wrong := range []timeEntry{{1_700_000_099_999, 15}, {1_700_000_000_141, 14}} {
 		b, err := fsys.ReadFile(n.fs, n.file(0, timeSuffix))
 		must(t, err)
 		b = wrong.append(b[:len(b)-timeEntrySize])
@@ -462,6 +467,22 @@ func TestEpochsMustNotFall(t *testing.T) {
 	must(t, err)
 	h.release()
 	if l = n.crash(); l.LogEnd() != 2 || n.rec.TruncatedAt != 2 {
+		t.Errorf("end %d, %+v", l.LogEnd(), n.rec)
+	}
+}
+
+// The CRC does not cover the base offset of a batch: one that reaches beyond its
+// segment is damage.
+func TestBaseOffsetBeyondSegment(t *testing.T) {
+	n := newNode(t, mem.New())
+	l := n.open()
+	want := add(t, l, 1, 4)
+	add(t, l, 1, 4)
+	must(t, l.Roll())
+	add(t, l, 1, 4)
+	must(t, l.Sync())
+	flipByte(t, n.fs, n.file(0, logSuffix), len(want)+7) // base offset 4 becomes 68
+	if l = n.crash(); l.LogEnd() != 4 || n.rec.TruncatedAt != 4 || n.rec.LostSegments != 1 || !bytes.Equal(content(t, l), want) {
 		t.Errorf("end %d, %+v", l.LogEnd(), n.rec)
 	}
 }
