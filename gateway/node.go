@@ -98,7 +98,7 @@ func Start(ctx context.Context, c Config, d Deps) (*Node, error) {
 	n := &Node{c: c, d: d.withDefaults()}
 	for _, step := range []func(context.Context) error{
 		n.openDisk, n.openBucket, n.checkNewcomer, n.openStore, n.checkRemoteRows, n.takeClaim,
-		n.openSession, n.openBroker, n.openAdmin, n.openKafka,
+		n.openSession, n.openBroker, n.openAdmin, n.settle, n.openKafka,
 	} {
 		if err := step(ctx); err != nil {
 			n.draining.Store(true)
@@ -384,6 +384,18 @@ func (n *Node) advertised() []string {
 		return []string{n.KafkaAddr()}
 	}
 	return []string{}
+}
+
+// settleTime is how long clients are kept out while partitions open. One that
+// comes too early is told to ask again, and asks seconds later; those that take
+// longer to recover keep no other from serving.
+const settleTime = 2 * time.Second
+
+func (n *Node) settle(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	n.broker.Settle(bounded)
+	return ctx.Err()
 }
 
 func (n *Node) openKafka(ctx context.Context) error {

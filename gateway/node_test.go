@@ -268,6 +268,31 @@ func TestReplacedNodeIsNotReady(t *testing.T) {
 	stopNode(t, n) // is no error, although the claim is not ours to release
 }
 
+// TestClientsComeOncePartitionsAreOpen, so that nobody is sent away for seconds,
+// but a partition that takes long keeps no other from serving.
+func TestClientsComeOncePartitionsAreOpen(t *testing.T) {
+	c := testConfig(t)
+	c.DataDir = "/data"
+	disk := fsys.NewFaulty(mem.New())
+	n := startNode(t, c, Deps{FS: disk})
+	produce(t, n, 0, 10)
+	produceTo(t, n, "slow", 0, 10)
+	slow, _ := n.Broker().Catalog().Topic("slow")
+	stopNode(t, n)
+	hold, reached := make(chan struct{}), make(chan fsys.Op, 1)
+	disk.Add(fsys.Fault{Kinds: fsys.OpReadDir, Name: slow.ID.Hex(), Hold: hold, Reached: reached})
+	n = startNode(t, c, Deps{FS: disk})
+	<-reached
+	if _, err := n.Broker().Owner("orders", 0); err != nil {
+		t.Errorf("it serves before its partitions: %v", err)
+	}
+	_, err := n.Broker().Owner("slow", 0)
+	wantKind(t, "the slow one", err, tiers.NotLeader)
+	consume(t, n, 10)
+	close(hold)
+	eventually(t, "the slow one opens", func() bool { _, err := n.Broker().Owner("slow", 0); return err == nil })
+}
+
 func TestTwoNodesOnOneDataDirectory(t *testing.T) {
 	c := testConfig(t)
 	startNode(t, c, Deps{})

@@ -261,6 +261,9 @@ func (b *Broker) OwnerByID(id tiers.TopicID, index int32) (*partition.Owner, err
 	return e.owner(index)
 }
 
+// Settle waits until every partition that there is was tried once, or ctx ends.
+func (b *Broker) Settle(ctx context.Context) { awaitTried(ctx, b.Catalog().slots()) }
+
 // Close closes every partition (all acknowledged records are on disk then),
 // puts a last snapshot into the bucket and ends the background work. If ctx ends
 // first, copies under way are abandoned; nothing acknowledged is lost. A second
