@@ -14,17 +14,17 @@ import (
 )
 
 // point is a partition's recovery point in the file, NoOffset if there is none.
-func point(t testing.TB, fs fsys.FS, id tiers.PartitionID) tiers.Offset {
-	t.Helper()
-	return line(t, fs, recoveryPointFile, id)
+func point(tb testing.TB, fs fsys.FS, id tiers.PartitionID) tiers.Offset {
+	tb.Helper()
+	return line(tb, fs, recoveryPointFile, id)
 }
 
-func line(t testing.TB, fs fsys.FS, name string, id tiers.PartitionID) tiers.Offset {
-	t.Helper()
+func line(tb testing.TB, fs fsys.FS, name string, id tiers.PartitionID) tiers.Offset {
+	tb.Helper()
 	b, err := fsys.ReadFile(fs, path.Join(root, name))
-	must(t, err)
+	must(tb, err)
 	m, err := decodeOffsets(b)
-	must(t, err)
+	must(tb, err)
 	if o, ok := m[id]; ok {
 		return o
 	}
@@ -43,34 +43,34 @@ func (n *node) second(index int32) *Log {
 
 // pausedCheckpoint runs a checkpoint that has sampled and waits before its file
 // is replaced. The function that it returns lets it go on and waits for its end.
-func pausedCheckpoint(t testing.TB, n *node, faulty *fsys.Faulty) (resume func()) {
-	t.Helper()
+func pausedCheckpoint(tb testing.TB, n *node, faulty *fsys.Faulty) (resume func()) {
+	tb.Helper()
 	hold, reached, done := make(chan struct{}), make(chan fsys.Op), make(chan error)
 	faulty.Add(fsys.Fault{Kinds: fsys.OpRename, Name: recoveryPointFile, Hold: hold, Reached: reached})
 	go func() { done <- n.disk.Checkpoint() }()
 	<-reached
 	return func() {
 		close(hold)
-		must(t, <-done)
+		must(tb, <-done)
 	}
 }
 
 // blocked starts f, shows that it waits while the checkpoint is paused, and
 // returns how to wait for its end.
-func blocked(t testing.TB, n *node, f func() error) (wait func()) {
-	t.Helper()
+func blocked(tb testing.TB, n *node, f func() error) (wait func()) {
+	tb.Helper()
 	if n.disk.mu.TryLock() {
 		n.disk.mu.Unlock()
-		t.Fatal("the checkpoint holds no lock")
+		tb.Fatal("the checkpoint holds no lock")
 	}
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	select {
 	case err := <-done:
-		t.Fatalf("it did not wait for the checkpoint: %v", err)
+		tb.Fatalf("it did not wait for the checkpoint: %v", err)
 	default:
 	}
-	return func() { must(t, <-done) }
+	return func() { must(tb, <-done) }
 }
 
 // TV-C1, TV-C2: a truncation waits for a checkpoint that has sampled, and its
@@ -483,8 +483,9 @@ func TestAppendRefuses(t *testing.T) {
 }
 
 // damagedMarker is a control batch whose record does not parse.
-func damagedMarker(t testing.TB, at tiers.Offset) []byte {
-	b := endTxn(t, 8, at, true)
+func damagedMarker(tb testing.TB, at tiers.Offset) []byte {
+	tb.Helper()
+	b := endTxn(tb, 8, at, true)
 	clear(b[len(b)-8:])
 	b[61] = 0x7f
 	return b

@@ -195,10 +195,10 @@ func (p *opening) checkNewest(s *segment) (why string, err error) {
 	w := newWalker(s.log, s.size, p.upto(s), hopWindow)
 	h, _, ok, err := s.seek(w, s.newestAt)
 	p.rec.Bytes += w.bytes
-	if err != nil && !errors.As(err, new(damage)) {
-		return "", err
+	if d, damaged := errors.AsType[damage](err); damaged {
+		return d.Error(), nil
 	}
-	return whyIf(err != nil || !ok || h.Last() != s.newestAt || h.MaxTimestamp != s.newest, "the last entry of the time index names no batch"), nil
+	return whyIf(!ok || h.Last() != s.newestAt || h.MaxTimestamp != s.newest, "the last entry of the time index names no batch"), err
 }
 
 // ends reads the first and the last entry of an index file.
@@ -230,8 +230,7 @@ func (p *opening) remakeIndexes(s *segment) error {
 	w := newWalker(s.log, size, s.next, hopWindow)
 	_, err := fresh.refill(w, s.next, p.o.Config.IndexInterval)
 	p.rec.Bytes += w.bytes
-	var d damage
-	if errors.As(err, &d) {
+	if d, damaged := errors.AsType[damage](err); damaged {
 		p.rec.Damage = append(p.rec.Damage, Damage{s.base, d.pos, Range{fresh.next, s.next}, d.why})
 		p.o.Log.Error("acknowledged records are damaged; reading them fails", "file", s.path(logSuffix), "err", err)
 		err = nil

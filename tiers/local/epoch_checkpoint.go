@@ -3,6 +3,7 @@ package local
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,7 +30,7 @@ func decodeEpochs(b []byte) (tiers.Lineage, error) {
 	for i, line := range lines {
 		e, lerr := parseEpoch(line)
 		if lerr == nil {
-			lerr = append(l[:len(l):len(l)], e).Valid()
+			lerr = append(slices.Clip(l), e).Valid()
 		}
 		if lerr != nil {
 			return l, fmt.Errorf("entry %d: %w", i, lerr)

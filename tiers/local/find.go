@@ -93,8 +93,8 @@ func (s *segment) eachBatch(from, end tiers.Offset, f func(w *walker, h batch.He
 	size, next := s.extent()
 	w := newWalker(s.log, size, next, hopWindow)
 	h, pos, ok, err := s.seek(w, from)
-	for more := true; err == nil && ok && h.BaseOffset < end; {
-		if more, err = f(w, h, pos); err != nil || !more {
+	for err == nil && ok && h.BaseOffset < end {
+		if ok, err = f(w, h, pos); err != nil || !ok {
 			break
 		}
 		pos += h.Size()

@@ -14,10 +14,10 @@ import (
 
 // The files in testdata were written by another program from Kafka's
 // descriptions of its formats, not by this package.
-func golden(t testing.TB, name string) []byte {
-	t.Helper()
+func golden(tb testing.TB, name string) []byte {
+	tb.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name))
-	must(t, err)
+	must(tb, err)
 	return b
 }
 

@@ -130,7 +130,7 @@ func (h *handle) release() {
 func (c *handles) trim() []fsys.File {
 	var drop []fsys.File
 	for c.open > c.limit && c.idle.Len() > 0 {
-		h := c.idle.Remove(c.idle.Back()).(*handle) //nolint:errcheck,forcetypeassert // idle holds nothing else
+		h := c.idle.Remove(c.idle.Back()).(*handle) // idle holds nothing else
 		h.elem, h.of.h = nil, nil
 		c.open--
 		drop = append(drop, h.File)

@@ -47,10 +47,10 @@ type node struct {
 	rec  Recovery
 }
 
-func newNode(t testing.TB, fs fsys.FS) *node {
-	t.Helper()
+func newNode(tb testing.TB, fs fsys.FS) *node {
+	tb.Helper()
 	return &node{
-		t: t, fs: fs, clock: newClock(), out: hclog.NewNullLogger(),
+		t: tb, fs: fs, clock: newClock(), out: hclog.NewNullLogger(),
 		conf: Config{SegmentBytes: 1 << 20, SegmentAge: time.Hour, IndexBytes: 10 << 20, IndexInterval: 100},
 	}
 }
@@ -131,10 +131,10 @@ func recs(base tiers.Offset, n, size int, ts int64) []batch.Record {
 }
 
 // build makes one batch of n records at base.
-func build(t testing.TB, b batch.Builder, base tiers.Offset, n int) []byte {
-	t.Helper()
+func build(tb testing.TB, b batch.Builder, base tiers.Offset, n int) []byte {
+	tb.Helper()
 	out, err := b.Build(recs(base, n, 20, 1_700_000_000_000+int64(base)*10))
-	must(t, err)
+	must(tb, err)
 	return out
 }
 
@@ -144,10 +144,10 @@ func plain(epoch tiers.LeaderEpoch) batch.Builder {
 }
 
 // add appends one batch of n records of epoch e.
-func add(t testing.TB, l *Log, e tiers.LeaderEpoch, n int) []byte {
-	t.Helper()
-	b := build(t, plain(e), l.LogEnd(), n)
-	must(t, put(l, b))
+func add(tb testing.TB, l *Log, e tiers.LeaderEpoch, n int) []byte {
+	tb.Helper()
+	b := build(tb, plain(e), l.LogEnd(), n)
+	must(tb, put(l, b))
 	return b
 }
 
@@ -183,9 +183,9 @@ func readAll(t failer, s *Snapshot, from, end tiers.Offset, size int) []byte {
 }
 
 // content is all batches of a log.
-func content(t testing.TB, l *Log) []byte {
-	t.Helper()
+func content(tb testing.TB, l *Log) []byte {
+	tb.Helper()
 	s := l.Snapshot()
 	defer s.Release()
-	return readAll(t, s, s.Start(), l.LogEnd(), 1<<20)
+	return readAll(tb, s, s.Start(), l.LogEnd(), 1<<20)
 }

@@ -164,7 +164,7 @@ func (s *segment) hop(w *walker, pos int64, from tiers.Offset) (h batch.Header, 
 	for pos < w.end {
 		h, err = w.header(pos, least)
 		if err != nil {
-			if h, pos, err = s.passOver(w, pos, least, from, err); err != nil {
+			if h, pos, err = passOver(w, pos, least, from, err); err != nil {
 				return h, pos, false, err
 			}
 		}
@@ -181,7 +181,7 @@ const resyncReach = 4 << 20
 
 // passOver finds the first sound batch behind damaged bytes that all lie below
 // from; otherwise it returns err.
-func (s *segment) passOver(w *walker, pos int64, least, from tiers.Offset, err error) (batch.Header, int64, error) {
+func passOver(w *walker, pos int64, least, from tiers.Offset, err error) (batch.Header, int64, error) {
 	if from <= least || !errors.As(err, new(damage)) {
 		return batch.Header{}, pos, err
 	}

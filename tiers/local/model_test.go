@@ -229,6 +229,7 @@ func TestConcurrentReaders(t *testing.T) {
 
 // readOnce uses a snapshot in every way.
 func readOnce(t *testing.T, s *Snapshot, end tiers.Offset, i int) {
+	t.Helper()
 	from := s.Start()
 	for from < end {
 		b, err := s.Read(from, end, 200<<i, true, nil)

@@ -245,13 +245,13 @@ func TestProducerSnapshotOfCutHistory(t *testing.T) {
 }
 
 // spoil damages a file.
-func spoil(t testing.TB, fs fsys.FS, name, how string) {
-	t.Helper()
+func spoil(tb testing.TB, fs fsys.FS, name, how string) {
+	tb.Helper()
 	b, err := fsys.ReadFile(fs, name)
-	must(t, err)
+	must(tb, err)
 	switch how {
 	case "missing":
-		must(t, fs.Remove(name))
+		must(tb, fs.Remove(name))
 		return
 	case "empty":
 		b = nil
@@ -268,7 +268,7 @@ func spoil(t testing.TB, fs fsys.FS, name, how string) {
 			b = append(b, 0xa5)
 		}
 	default:
-		t.Fatalf("unknown damage %q", how)
+		tb.Fatalf("unknown damage %q", how)
 	}
-	must(t, fsys.WriteFileAtomic(fs, name, b, 0o644))
+	must(tb, fsys.WriteFileAtomic(fs, name, b, 0o644))
 }

@@ -70,8 +70,7 @@ func (s *segment) read(from, end tiers.Offset, maxBytes int, minOne bool, alloc 
 		return nil, false, err
 	}
 	b, err = wholeBatches(b, first.BaseOffset, end)
-	var d damage
-	if errors.As(err, &d) {
+	if d, damaged := errors.AsType[damage](err); damaged {
 		err = damage{d.pos + pos, d.why}
 	}
 	return b, true, err

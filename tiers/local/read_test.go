@@ -17,12 +17,13 @@ import (
 
 // holes is a log of two segments whose batches are [0,9] [10,19] | [30,39], and
 // [60,69] in the active one: what compaction leaves.
-func holes(t testing.TB) *Log {
-	n := newNode(t, mem.New())
+func holes(tb testing.TB) *Log {
+	tb.Helper()
+	n := newNode(tb, mem.New())
 	l := n.open()
-	must(t, put(l, build(t, plain(1), 0, 10), build(t, plain(1), 10, 10), build(t, plain(1), 30, 10)))
-	must(t, l.Roll())
-	must(t, put(l, build(t, plain(1), 40, 1), build(t, plain(1), 60, 10)))
+	must(tb, put(l, build(tb, plain(1), 0, 10), build(tb, plain(1), 10, 10), build(tb, plain(1), 30, 10)))
+	must(tb, l.Roll())
+	must(tb, put(l, build(tb, plain(1), 40, 1), build(tb, plain(1), 60, 10)))
 	return l
 }
 
@@ -138,10 +139,10 @@ func TestReport091DropUnderReader(t *testing.T) {
 }
 
 // leftovers are the files that wait for readers.
-func leftovers(t testing.TB, n *node) []string {
-	t.Helper()
+func leftovers(tb testing.TB, n *node) []string {
+	tb.Helper()
 	list, err := n.fs.ReadDir(genDir(n.options().Dir, 1))
-	must(t, err)
+	must(tb, err)
 	var out []string
 	for _, e := range list {
 		if strings.HasSuffix(e.Name(), deletedSuffix) {
@@ -290,50 +291,51 @@ func TestReport105DamagedSegmentIsNotCopied(t *testing.T) {
 }
 
 // restoreOr spoils a file that may be gone already.
-func restoreOr(t testing.TB, fsy fsys.FS, name, how string) {
-	t.Helper()
+func restoreOr(tb testing.TB, fsy fsys.FS, name, how string) {
+	tb.Helper()
 	if _, err := fsy.Stat(name); errors.Is(err, fs.ErrNotExist) {
-		must(t, fsys.WriteFileAtomic(fsy, name, []byte("0123456789"), 0o644))
+		must(tb, fsys.WriteFileAtomic(fsy, name, []byte("0123456789"), 0o644))
 	}
-	spoil(t, fsy, name, how)
+	spoil(tb, fsy, name, how)
 }
 
 // endTxn is the marker that ends the transaction of a producer.
-func endTxn(t testing.TB, id int64, at tiers.Offset, abort bool) []byte {
-	t.Helper()
+func endTxn(tb testing.TB, id int64, at tiers.Offset, abort bool) []byte {
+	tb.Helper()
 	kind := byte(1)
 	if abort {
 		kind = 0
 	}
 	b := batch.Builder{LeaderEpoch: 1, ProducerID: id, BaseSequence: -1, Transactional: true, Control: true}
 	out, err := b.Build([]batch.Record{{Offset: at, Timestamp: 1_700_000_000_000, Key: []byte{0, 0, 0, kind}, Value: []byte{0, 0, 0, 0, 0, 3}}})
-	must(t, err)
+	must(tb, err)
 	return out
 }
 
 // stamped is a batch whose records have these timestamps.
-func stamped(t testing.TB, base tiers.Offset, codec batch.Codec, ts ...int64) []byte {
-	t.Helper()
+func stamped(tb testing.TB, base tiers.Offset, codec batch.Codec, ts ...int64) []byte {
+	tb.Helper()
 	var rs []batch.Record
 	for i, at := range ts {
 		rs = append(rs, batch.Record{Offset: base + tiers.Offset(i), Timestamp: at, Value: make([]byte, 40)})
 	}
 	out, err := batch.Builder{LeaderEpoch: 1, ProducerID: -1, Codec: codec}.Build(rs)
-	must(t, err)
+	must(tb, err)
 	return out
 }
 
 // times is a log of three segments whose timestamps are not in order.
-func times(t testing.TB) (*Log, []int64) {
-	l := newNode(t, mem.New()).open()
+func times(tb testing.TB) (*Log, []int64) {
+	tb.Helper()
+	l := newNode(tb, mem.New()).open()
 	groups := [][]int64{{10, 30, 20}, {25, 5}, {40}, nil, {35, 36}, {50, 50, 45}, {1}, nil, {48}, {60, 2}, {60}}
 	var all []int64
 	for i, g := range groups {
 		if g == nil {
-			must(t, l.Roll())
+			must(tb, l.Roll())
 			continue
 		}
-		must(t, put(l, stamped(t, l.LogEnd(), batch.Codec(i%5), g...)))
+		must(tb, put(l, stamped(tb, l.LogEnd(), batch.Codec(i%5), g...)))
 		all = append(all, g...)
 	}
 	return l, all

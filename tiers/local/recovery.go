@@ -105,8 +105,7 @@ func (r *rescan) scan(i int) (cut int64, err error) {
 		if err == nil && h.LeaderEpoch >= 0 && h.LeaderEpoch < r.ends.Last() && r.next >= r.point {
 			err = damage{pos, "its leader epoch is older than that of the batch before it"}
 		}
-		var d damage
-		if errors.As(err, &d) {
+		if d, damaged := errors.AsType[damage](err); damaged {
 			if r.next >= r.point {
 				return pos, nil
 			}
@@ -218,7 +217,7 @@ func (r *rescan) cutAt(i int, pos int64) error {
 func (r *rescan) makeDurable() error {
 	for i := r.from; i < len(r.found); i++ {
 		s := r.found[i]
-		if err := r.syncLog(s); err != nil {
+		if err := s.syncLog(); err != nil {
 			return err
 		}
 		if i == len(r.found)-1 {
@@ -241,7 +240,7 @@ func (r *rescan) closeScanned(s *segment, next tiers.Offset) error {
 	return nil
 }
 
-func (p *opening) syncLog(s *segment) error {
+func (s *segment) syncLog() error {
 	h, err := s.log.acquire()
 	if err != nil {
 		return err

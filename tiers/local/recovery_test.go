@@ -15,15 +15,15 @@ import (
 )
 
 // flipByte damages one byte of a file; a negative position counts from the end.
-func flipByte(t testing.TB, fs fsys.FS, name string, at int) {
-	t.Helper()
+func flipByte(tb testing.TB, fs fsys.FS, name string, at int) {
+	tb.Helper()
 	b, err := fsys.ReadFile(fs, name)
-	must(t, err)
+	must(tb, err)
 	if at < 0 {
 		at += len(b)
 	}
 	b[at] ^= 0x40
-	must(t, fsys.WriteFileAtomic(fs, name, b, 0o644))
+	must(tb, fsys.WriteFileAtomic(fs, name, b, 0o644))
 }
 
 // TV-C3: recovery begins with the segment that holds the checkpoint. A damaged
@@ -235,20 +235,21 @@ func TestReport039HoleIsReported(t *testing.T) {
 }
 
 // threeSegments is a log whose first two segments are below the recovery point.
-func threeSegments(t testing.TB) (*node, []byte) {
-	n := newNode(t, mem.New())
+func threeSegments(tb testing.TB) (*node, []byte) {
+	tb.Helper()
+	n := newNode(tb, mem.New())
 	l := n.open()
 	var all []byte
 	for range 3 {
 		for range 8 {
-			all = append(all, add(t, l, 1, 2)...)
+			all = append(all, add(tb, l, 1, 2)...)
 		}
 		if l.LogEnd() < 48 {
-			must(t, l.Roll())
+			must(tb, l.Roll())
 		}
 	}
-	must(t, l.Sync())
-	must(t, n.disk.Checkpoint())
+	must(tb, l.Sync())
+	must(tb, n.disk.Checkpoint())
 	return n, all
 }
 
