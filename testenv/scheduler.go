@@ -66,15 +66,13 @@ func (g *Gate) Open() { g.once.Do(func() { close(g.open) }) }
 // Go implements partition.Scheduler.
 func (s *Scheduler) Go(p partition.Point, f func()) {
 	g := s.gate(p)
-	s.jobs.Add(1)
-	go func() {
-		defer s.jobs.Done()
+	s.jobs.Go(func() {
 		if g != nil {
 			g.reached <- p
 			<-g.open
 		}
 		f()
-	}()
+	})
 }
 
 func (s *Scheduler) gate(p partition.Point) *Gate {

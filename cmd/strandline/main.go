@@ -28,8 +28,7 @@ func exitCode(err error) int {
 		return 0
 	}
 	fmt.Fprintln(os.Stderr, "strandline:", err)
-	var usage usageError
-	if errors.As(err, &usage) {
+	if _, ok := errors.AsType[usageError](err); ok {
 		return 2
 	}
 	return 1

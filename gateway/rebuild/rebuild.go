@@ -114,7 +114,7 @@ func (r *run) fence(ctx context.Context) (*control.Claim, error) {
 	rec, ok, err := control.ReadClaim(ctx, r.bucket)
 	switch {
 	case tiers.KindOf(err) == tiers.CorruptMessage:
-		return nil, nil //nolint:nilerr // ReadJournal reports it as damaged; the cluster id comes from the snapshot
+		return nil, nil // ReadJournal reports it as damaged; the cluster id comes from the snapshot
 	case err != nil:
 		return nil, unavailable(r.bucket, err)
 	case !ok:

@@ -63,9 +63,10 @@ func (c *cluster) must(err error) {
 	}
 }
 
-func (c *cluster) create(name string, partitions int32) control.Topic {
+// orders makes the topic "orders".
+func (c *cluster) orders(partitions int32) control.Topic {
 	c.t.Helper()
-	topic, err := c.store.CreateTopic(c.t.Context(), c.session, control.NewTopic{Name: name, Partitions: partitions, Configs: map[string]string{"segment.bytes": "4096"}})
+	topic, err := c.store.CreateTopic(c.t.Context(), c.session, control.NewTopic{Name: "orders", Partitions: partitions, Configs: map[string]string{"segment.bytes": "4096"}})
 	c.must(err)
 	c.must(c.journal.Publish(c.t.Context(), topic.Rev))
 	return topic
@@ -155,7 +156,7 @@ func (c *cluster) mustRebuild() (control.State, rebuild.Report) {
 
 func TestRebuildGoldenPath(t *testing.T) {
 	c := newCluster(t)
-	c.create("orders", 2)
+	c.orders(2)
 	c.start() // a restart: epoch 1
 	orders := c.topic("orders")
 	lin := tiers.Lineage{{Epoch: 0, Start: 0}, {Epoch: 1, Start: 60}}
@@ -206,7 +207,7 @@ func TestRebuildGoldenPath(t *testing.T) {
 // the epoch; none of those epochs may be given to the rebuilt log.
 func TestRebuildEpochsNeverComeBack(t *testing.T) {
 	c := newCluster(t)
-	c.create("orders", 1)
+	c.orders(1)
 	c.must(c.journal.Snapshot(t.Context()))
 	for range 3 {
 		c.start()
@@ -230,7 +231,7 @@ func TestRebuildEpochsNeverComeBack(t *testing.T) {
 
 func TestRebuildDryRunChangesNothing(t *testing.T) {
 	c := newCluster(t)
-	orders := c.create("orders", 1)
+	orders := c.orders(1)
 	c.copied(orders, 0, 0, 40, tiers.Lineage{{Epoch: 0, Start: 0}})
 	before := c.bucket.Keys("")
 	st, rep, err := c.rebuild(rebuild.Options{DryRun: true})
@@ -245,7 +246,7 @@ func TestRebuildDryRunChangesNothing(t *testing.T) {
 
 func TestRebuildIntoAStoreThatHoldsSomething(t *testing.T) {
 	c := newCluster(t)
-	c.create("orders", 1)
+	c.orders(1)
 	_, err := rebuild.Run(t.Context(), c.bucket, c.store, rebuild.Options{Now: clock, Log: hclog.NewNullLogger()})
 	if tiers.KindOf(err) != tiers.Conflict || c.claim.Check(t.Context()) != nil {
 		t.Fatal(err)
@@ -296,7 +297,7 @@ func TestRebuildDamage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cl := newCluster(t)
-			orders := cl.create("orders", 2)
+			orders := cl.orders(2)
 			cl.copied(orders, 0, 0, 40, lin)
 			bad := cl.segment(orders, 0, 40, 60, lin)
 			if c.row {
@@ -331,7 +332,7 @@ func TestRebuildDamage(t *testing.T) {
 // rows stay, so nothing sweeps its objects.
 func TestRebuildHoleKeepsTheRest(t *testing.T) {
 	c := newCluster(t)
-	orders := c.create("orders", 1)
+	orders := c.orders(1)
 	lin := tiers.Lineage{{Epoch: 0, Start: 0}}
 	c.copied(orders, 0, 0, 60, lin)
 	gone := c.copied(orders, 0, 60, 80, lin)
@@ -355,7 +356,7 @@ func TestRebuildHoleKeepsTheRest(t *testing.T) {
 // are no reason to bring the topic back (report 050's kind, report 129).
 func TestRebuildDeletedTopicStaysDeleted(t *testing.T) {
 	c := newCluster(t)
-	orders := c.create("orders", 1)
+	orders := c.orders(1)
 	lin := tiers.Lineage{{Epoch: 0, Start: 0}}
 	c.copied(orders, 0, 0, 40, lin)
 	c.must(c.journal.Snapshot(t.Context()))
@@ -376,7 +377,7 @@ func TestRebuildDeletedTopicStaysDeleted(t *testing.T) {
 // names that these tell.
 func TestRebuildWithoutAJournal(t *testing.T) {
 	c := newCluster(t)
-	orders := c.create("orders", 3)
+	orders := c.orders(3)
 	lin := tiers.Lineage{{Epoch: 0, Start: 0}}
 	c.copied(orders, 0, 0, 40, lin)
 	c.copied(orders, 2, 0, 20, lin)
@@ -403,7 +404,7 @@ func TestRebuildWithoutAJournal(t *testing.T) {
 func TestRebuildCopyUnderWay(t *testing.T) {
 	for _, whole := range []bool{true, false} {
 		c := newCluster(t)
-		orders := c.create("orders", 1)
+		orders := c.orders(1)
 		lin := tiers.Lineage{{Epoch: 0, Start: 0}}
 		c.copied(orders, 0, 0, 40, lin)
 		s := c.segment(orders, 0, 40, 50, lin)
@@ -427,7 +428,7 @@ func TestRebuildCopyUnderWay(t *testing.T) {
 // error, and the store stays empty.
 func TestReport104BrokenListing(t *testing.T) {
 	c := newCluster(t)
-	orders := c.create("orders", 1)
+	orders := c.orders(1)
 	lin := tiers.Lineage{{Epoch: 0, Start: 0}}
 	c.copied(orders, 0, 0, 40, lin)
 	c.copied(orders, 0, 40, 50, lin)
@@ -448,7 +449,7 @@ func TestReport104BrokenListing(t *testing.T) {
 // TestRebuildStrayObjects: keys that are nobody's are reported and left alone.
 func TestRebuildStrayObjects(t *testing.T) {
 	c := newCluster(t)
-	orders := c.create("orders", 1)
+	orders := c.orders(1)
 	c.copied(orders, 0, 0, 40, tiers.Lineage{{Epoch: 0, Start: 0}})
 	for _, key := range []string{"topics/readme.txt", "topics/" + orders.ID.Hex() + "/note", "topics/zz/x", "cluster/snapshot/what", "else/where"} {
 		_, err := c.bucket.Put(t.Context(), key, remote.BytesBody([]byte("x")), remote.PutOptions{})
@@ -462,7 +463,7 @@ func TestRebuildStrayObjects(t *testing.T) {
 
 func BenchmarkRebuild1000(b *testing.B) {
 	c := newCluster(b)
-	orders := c.create("orders", 4)
+	orders := c.orders(4)
 	lin := tiers.Lineage{{Epoch: 0, Start: 0}}
 	for i := range 1000 {
 		base := tiers.Offset(i/4) * 10

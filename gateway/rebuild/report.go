@@ -124,7 +124,9 @@ func (r *Report) WriteTo(w io.Writer) (int64, error) {
 			p.Topic, p.Index, p.LogStart, p.LogEnd, p.Epoch, p.Segments, p.Adopted, p.Bytes, len(p.Gaps), len(p.Problems))
 		segments, adopted, bytes, records = segments+p.Segments, adopted+p.Adopted, bytes+p.Bytes, records+p.Records()
 	}
-	tw.Flush()
+	if err := tw.Flush(); err != nil {
+		return 0, err
+	}
 	fmt.Fprintf(&b, "%d partitions, %d segments (%d adopted), %d offsets, %d bytes, %d committed offsets\n",
 		len(r.Partitions), segments, adopted, records, bytes, r.Restored)
 	r.details(&b)
