@@ -29,7 +29,7 @@ func (s *Server) fetch(c *call) answer {
 	req, _ := c.req.(*kmsg.FetchRequest)
 	parts, forgotten := s.wanted(req)
 	if fromReplica(req) {
-		s.warn("replica", "refused a fetch that names a replica", "peer", c.conn.nc.RemoteAddr(), "listener", c.conn.listener.Name)
+		s.warn("replica", "refused a fetch that names a replica", "peer", c.conn.nc.RemoteAddr().String(), "listener", c.conn.listener.Name)
 		return refuseFetch(req.Version, parts, codeClusterAuthorization)
 	}
 	sc, code := s.sessions.begin(req, parts, forgotten, c.arrived)

@@ -27,7 +27,7 @@ func (s *Server) initProducerID(c *call) answer {
 		resp.ErrorCode = codeInvalidRequest
 	case req.TransactionalID != nil:
 		resp.ErrorCode = codeTransactionalID
-		s.warn("transactions", "refused a transactional producer: transactions are not supported", "peer", c.conn.nc.RemoteAddr())
+		s.warn("transactions", "refused a transactional producer: transactions are not supported", "peer", c.conn.nc.RemoteAddr().String())
 	default:
 		ctx, cancel := context.WithTimeout(c.ctx, producerIDTimeout)
 		defer cancel()

@@ -85,15 +85,15 @@ func (c *conn) end(err error) {
 	case errors.As(err, &p):
 		c.complain(p)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		c.srv.log.Debug("closed an idle or slow connection", "peer", c.nc.RemoteAddr(), "listener", c.listener.Name)
+		c.srv.log.Debug("closed an idle or slow connection", "peer", c.nc.RemoteAddr().String(), "listener", c.listener.Name)
 	case !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed):
-		c.srv.log.Debug("connection ended", "peer", c.nc.RemoteAddr(), "listener", c.listener.Name, "error", err)
+		c.srv.log.Debug("connection ended", "peer", c.nc.RemoteAddr().String(), "listener", c.listener.Name, "error", err)
 	}
 }
 
 func (c *conn) complain(p *protocolError) {
 	c.srv.metrics.protocol.WithLabelValues(p.reason).Inc()
-	c.srv.warn(p.reason, "closed a connection", "peer", c.nc.RemoteAddr(), "listener", c.listener.Name, "reason", p.text)
+	c.srv.warn(p.reason, "closed a connection", "peer", c.nc.RemoteAddr().String(), "listener", c.listener.Name, "reason", p.text)
 }
 
 // handle answers one request. It returns false if the connection is to be closed.
@@ -102,7 +102,7 @@ func (c *conn) handle(f frame) (goOn bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			c.srv.log.Error("request failed: closing its connection, please report this", "api", apiName(f.key), "version", f.version,
-				"peer", c.nc.RemoteAddr(), "panic", r, "stack", string(debug.Stack()))
+				"peer", c.nc.RemoteAddr().String(), "panic", r, "stack", string(debug.Stack()))
 			goOn = false
 		}
 	}()
@@ -124,7 +124,7 @@ func (c *conn) handle(f frame) (goOn bool) {
 		return false
 	}
 	if err := c.write(f, ans); err != nil {
-		c.srv.log.Debug("cannot send a response", "peer", c.nc.RemoteAddr(), "api", apiName(f.key), "error", err)
+		c.srv.log.Debug("cannot send a response", "peer", c.nc.RemoteAddr().String(), "api", apiName(f.key), "error", err)
 		return false
 	}
 	return true

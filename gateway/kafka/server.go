@@ -112,7 +112,7 @@ func (s *Server) Start(ctx context.Context) error {
 		}
 	}
 	for _, l := range s.listeners {
-		s.log.Info("listening for Kafka clients", "listener", l.Name, "address", l.ln.Addr(), "advertised", l.advertised())
+		s.log.Info("listening for Kafka clients", "listener", l.Name, "address", l.ln.Addr().String(), "advertised", l.advertised())
 		s.running.Go(func() { s.accept(l) })
 	}
 	return nil
@@ -200,7 +200,7 @@ func (s *Server) admit(nc net.Conn, l *listener) {
 	c := s.newConn(nc, l)
 	if reason := s.enter(c, ip); reason != "" {
 		s.metrics.refused.WithLabelValues(reason).Inc()
-		s.warn(reason, "refused a connection", "peer", nc.RemoteAddr(), "listener", l.Name, "reason", reason)
+		s.warn(reason, "refused a connection", "peer", nc.RemoteAddr().String(), "listener", l.Name, "reason", reason)
 		c.hangUp()
 		_ = nc.Close() // It was never used.
 		return

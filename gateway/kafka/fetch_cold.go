@@ -1,0 +1,67 @@
+package kafka
+
+import (
+	"context"
+	"time"
+)
+
+// coldRead is a read from the bucket that is over.
+type coldRead struct {
+	p *pull
+	r readOutcome
+}
+
+// goCold reads a partition from the bucket on a goroutine of its own. There is
+// one try per partition and fetch.
+func (f *fetching) goCold(p *pull) {
+	n, minOne := f.room(p)
+	if p.cold == coldOver || f.colds >= maxColds || n == 0 && !minOne {
+		return
+	}
+	if n > 0 {
+		if n = f.reserve(n); n == 0 {
+			return
+		}
+	}
+	p.cold = coldRunning
+	f.colds++
+	minOne = minOne && f.colds == 1
+	ctx, left, done := f.coldCtx, f.left, f.coldDone
+	go func() {
+		r := f.read(ctx, p, n, minOne)
+		select {
+		case done <- coldRead{p, r}:
+		case <-left:
+			for _, b := range r.buffers {
+				f.srv.buffers.put(b)
+			}
+			f.srv.responses.Release(r.reserved)
+		}
+	}()
+}
+
+// warmed brings home what came from the bucket.
+func (f *fetching) warmed(c coldRead) {
+	f.colds--
+	c.p.cold = coldOver
+	f.bring(c.p, c.r)
+}
+
+// lastColds gives running reads from the bucket a little more time.
+func (f *fetching) lastColds(gone context.Context) {
+	if f.colds == 0 {
+		return
+	}
+	timer := time.NewTimer(coldGrace)
+	defer timer.Stop()
+	for f.colds > 0 {
+		select {
+		case r := <-f.coldDone:
+			f.warmed(r)
+		case <-timer.C:
+			return
+		case <-gone.Done():
+			return
+		}
+	}
+}
