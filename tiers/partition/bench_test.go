@@ -70,6 +70,31 @@ func BenchmarkAppendFsync(b *testing.B)    { benchmarkAppend(b, AckFsync) }
 func BenchmarkAppendInterval(b *testing.B) { benchmarkAppend(b, AckInterval) }
 func BenchmarkAppendOS(b *testing.B)       { benchmarkAppend(b, AckOS) }
 
+// BenchmarkBareAppend is the limit that AppendFsync is measured against: the same
+// disk, 64 KiB per write, fdatasync after each.
+func BenchmarkBareAppend(b *testing.B) {
+	f, err := fsys.OS{}.OpenFile(filepath.Join(b.TempDir(), "bare"), fsys.ReadWrite|fsys.Create, 0o600)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := f.Preallocate(64 << 20); err != nil {
+		b.Fatal(err)
+	}
+	data := make([]byte, 64<<10)
+	b.SetBytes(int64(len(data)))
+	for i := range b.N {
+		if _, err := f.WriteAt(data, int64(i)*int64(len(data))); err != nil {
+			b.Fatal(err)
+		}
+		if err := f.SyncData(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
 // filled is an owner whose log has 64 MiB, closed and copied.
 func filled(b *testing.B) (*world, *Owner) {
 	b.Helper()
