@@ -312,23 +312,93 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	})
 }
 
-// TestBodyIsTheCallersAgain is for the race detector: the store refuses at once,
-// with most of the body unsent.
+// TestChunkedAnswers have no length, so their end must be read too.
+func TestChunkedAnswers(t *testing.T) {
+	body := noise(1, 10_000)
+	var opened atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes 100-1099/%d", len(body)))
+		w.Header().Set("Last-Modified", "Fri, 02 Jan 2026 03:04:05 GMT")
+		w.WriteHeader(http.StatusPartialContent)
+		_ = http.NewResponseController(w).Flush()
+		_, _ = w.Write(body[100:1100])
+		_ = http.NewResponseController(w).Flush()
+		<-time.After(10 * time.Millisecond) // the last chunk comes by itself
+	}))
+	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	for driver := range drivers {
+		b := open(t, driver, s3srv.Bucket{Name: "bucket", Endpoint: server.URL, AccessKey: "a", SecretKey: "s"})
+		opened.Store(0)
+		for range 10 {
+			got := make([]byte, 1000)
+			if n, err := b.ReadAt(t.Context(), "k", got, 100); err != nil || !bytes.Equal(got[:n], body[100:1100]) {
+				t.Fatalf("%s: %d bytes, %v", driver, n, err)
+			}
+		}
+		if n := opened.Load(); n != 1 {
+			t.Errorf("%s: %d connections", driver, n)
+		}
+	}
+}
+
+// TestBodyIsTheCallersAgain: the store refuses at once and goes on taking in the
+// body, so net/http goes on sending it, after the call has returned.
 func TestBodyIsTheCallersAgain(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusForbidden, "AccessDenied", "no")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(w)
+		if err := rc.EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
+		const refusal = "<Error><Code>AccessDenied</Code></Error>"
+		w.Header().Set("Content-Length", fmt.Sprint(len(refusal)))
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, refusal)
+		_ = rc.Flush()
+		_, _ = io.Copy(io.Discard, r.Body)
 	}))
 	defer server.Close()
 	for driver := range drivers {
 		b := open(t, driver, s3srv.Bucket{Name: "bucket", Endpoint: server.URL, AccessKey: "a", SecretKey: "s"})
 		for range 20 {
-			body := make([]byte, 8<<20)
-			if _, err := b.Put(t.Context(), "k", remote.WithCRC(remote.BytesBody(body), 1), remote.PutOptions{}); err == nil {
-				t.Fatal("it was stored")
+			body := watched{Body: remote.BytesBody(make([]byte, 24<<20)), late: new(atomic.Bool), over: new(atomic.Bool)}
+			_, err := b.Put(t.Context(), "k", remote.WithCRC(body, 1), remote.PutOptions{})
+			body.over.Store(true)
+			wantErr(t, err, remote.ErrDenied)
+			server.CloseClientConnections()
+			if body.late.Load() {
+				t.Fatalf("%s: the body was read after the call had returned", driver)
 			}
-			clear(body)
 		}
 	}
+}
+
+// watched notes reads that come when all should be over.
+type watched struct {
+	remote.Body
+	over, late *atomic.Bool
+}
+
+func (w watched) Open(off, n int64) (io.ReadSeekCloser, error) {
+	r, err := w.Body.Open(off, n)
+	return watchedReader{r, w}, err
+}
+
+type watchedReader struct {
+	io.ReadSeekCloser
+	w watched
+}
+
+func (r watchedReader) Read(p []byte) (int, error) {
+	if r.w.over.Load() {
+		r.w.late.Store(true)
+	}
+	return r.ReadSeekCloser.Read(p)
 }
 
 func TestCrashOfTheStore(t *testing.T) {

@@ -103,13 +103,53 @@ func TestListingStopsWithItsContext(t *testing.T) {
 		}))
 		b := open(t, driver, s3srv.Bucket{Name: "bucket", Endpoint: server.URL, AccessKey: "a", SecretKey: "s"})
 		var got []error
+		begun := time.Now()
 		for _, err := range b.List(ctx, remote.ListOptions{}) {
 			got = append(got, err)
 		}
 		if len(got) != 2 || got[0] != nil || !errors.Is(got[1], context.Canceled) {
 			t.Errorf("%s: %v", driver, got)
 		}
+		if waited := time.Since(begun); waited > 5*time.Second {
+			t.Errorf("%s: the listing went on for %s", driver, waited)
+		}
 		server.Close()
+	}
+}
+
+// TestReport104BrokenListingOfUploads: what is not ours is not aborted, and a
+// listing that leads nowhere aborts nothing.
+func TestReport104BrokenListingOfUploads(t *testing.T) {
+	const upload = "<Upload><Key>%s</Key><UploadId>%s</UploadId><Initiated>2026-01-02T03:04:05.000Z</Initiated></Upload>"
+	for name, c := range map[string]struct {
+		rest string
+		n    int
+		bad  bool
+	}{
+		"whole":           {"<IsTruncated>false</IsTruncated>", 1, false},
+		"without markers": {"<IsTruncated>true</IsTruncated>", 0, true},
+		"in a circle":     {"<IsTruncated>true</IsTruncated><NextKeyMarker>p/a</NextKeyMarker><NextUploadIdMarker>1</NextUploadIdMarker>", 0, true},
+	} {
+		for driver := range drivers {
+			var aborted atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodDelete {
+					aborted.Add(1)
+					if !strings.HasSuffix(r.URL.Path, "/p/a") {
+						t.Errorf("%s %s: %s was aborted", name, driver, r.URL.Path)
+					}
+					w.WriteHeader(http.StatusNoContent)
+					return
+				}
+				_, _ = fmt.Fprintf(w, "<ListMultipartUploadsResult>"+upload+upload+"%s</ListMultipartUploadsResult>", "p/a", "1", "px/a", "2", c.rest)
+			}))
+			b := open(t, driver, s3srv.Bucket{Name: "bucket", Endpoint: server.URL, AccessKey: "a", SecretKey: "s"})
+			n, err := b.AbortStale(t.Context(), 0)
+			if n != c.n || int(aborted.Load()) != c.n || (err != nil) != c.bad {
+				t.Errorf("%s %s: %d, %v, %d were aborted", name, driver, n, err, aborted.Load())
+			}
+			server.Close()
+		}
 	}
 }
 
@@ -176,7 +216,8 @@ func abandon(ctx context.Context, b remote.Bucket, key string, body remote.Body,
 	case 1:
 		_, _ = b.ReadAt(ctx, "k", make([]byte, 3<<20), 10)
 	case 2:
-		if r, _, err := b.Get(ctx, "k", remote.Range{}); err == nil {
+		// Closing must do, without the end of the context.
+		if r, _, err := b.Get(context.WithoutCancel(ctx), "k", remote.Range{}); err == nil {
 			_, _ = io.CopyN(io.Discard, r, 100_000)
 			_ = r.Close() // with most of it unread
 		}

@@ -146,11 +146,14 @@ func TestMultipartBadBodies(t *testing.T) {
 	body := remote.BytesBody(noise(4, 33<<20))
 	each(t, func(t on) {
 		driver, sb := t.driver, t.bucket
+		for _, checksum := range []string{s3wire.ChecksumCRC32C, s3wire.ChecksumMD5} {
+			b := open(t, driver, sb, func(c *s3wire.Config) { c.Checksum = checksum })
+			_, err := b.Put(t.Context(), "k", remote.WithCRC(body, 12345), remote.PutOptions{})
+			wantErr(t, err, remote.ErrChecksum)
+		}
 		b := open(t, driver, sb)
-		_, err := b.Put(t.Context(), "k", remote.WithCRC(body, 12345), remote.PutOptions{})
-		wantErr(t, err, remote.ErrChecksum)
 		broken := errors.New("the disk is broken")
-		_, err = b.Put(t.Context(), "k", remote.WithCRC(brokenPart{body, broken}, 12345), remote.PutOptions{})
+		_, err := b.Put(t.Context(), "k", remote.WithCRC(brokenPart{body, broken}, 12345), remote.PutOptions{})
 		wantErr(t, err, broken)
 		_, err = b.Put(t.Context(), "k", body, remote.PutOptions{If: remote.Cond{Absent: true}})
 		if err == nil || !strings.Contains(err.Error(), "under a condition") {

@@ -124,7 +124,8 @@ func (b *Bucket) ReadAt(ctx context.Context, key string, dst []byte, off int64) 
 	return n, nil
 }
 
-// drain reads a body to its end, so that its connection can be used again. A
+// drain reads a body to its end, so that its connection can be used again: where
+// the length was told net/http knows the end by itself, in chunks it does not. A
 // store that ignored a range at 0 sends more than was asked for: that is not
 // worth reading.
 func drain(body io.Reader, left int64) error {
@@ -196,10 +197,6 @@ func (r *objectReader) Read(p []byte) (int, error) {
 	return n, noAnswer(r.ctx, "get", r.b.place(r.key), reads, r.flight, err)
 }
 
-// Close gives the connection back if the whole body was read.
-func (r *objectReader) Close() error {
-	if r.left == 0 {
-		_ = drain(r.body, 0)
-	}
-	return r.body.Close()
-}
+// Close ends the reading. If all was read the connection is used again, else it
+// is closed too.
+func (r *objectReader) Close() error { return r.body.Close() }

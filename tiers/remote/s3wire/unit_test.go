@@ -206,6 +206,26 @@ func TestCuttable(t *testing.T) {
 	}
 }
 
+// TestCancelledBody: nothing is sent after the end of the context, however fast
+// net/http takes notice of it.
+func TestCancelledBody(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	o := outgoing{ctx: ctx, body: io.NopCloser(bytes.NewReader(make([]byte, 10))), watch: newWatch(cancel), stall: time.Hour}
+	if n, err := o.Read(make([]byte, 5)); n != 5 || err != nil {
+		t.Fatal(n, err)
+	}
+	cancel(nil)
+	if n, err := o.Read(make([]byte, 5)); n != 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if err := o.detach(); err != nil {
+		t.Errorf("the body had no error of its own: %v", err)
+	}
+	if n, err := o.Read(make([]byte, 5)); n != 0 || !errors.Is(err, errDetached) {
+		t.Errorf("%d bytes of a body that is its owner's again, %v", n, err)
+	}
+}
+
 // TestSlowReaderIsNoStall: the limit is on the store, not on whoever consumes.
 func TestSlowReaderIsNoStall(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) }))
