@@ -1,6 +1,7 @@
 package testenv_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -40,10 +41,16 @@ func write(t *testing.T, n *testenv.Node, from, count int) {
 // expect consumes from the start and wants exactly the values 0 to count.
 func expect(t *testing.T, n *testenv.Node, count int) {
 	t.Helper()
+	between(t, n, 0, count)
+}
+
+// between consumes from the start and wants exactly the values from to count.
+func between(t *testing.T, n *testenv.Node, from, count int) {
+	t.Helper()
 	ctx, cancel := n.Context()
 	defer cancel()
 	cl := kafka(t, n, kgo.ConsumeTopics("log"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	for i := 0; i < count; {
+	for i := from; i < count; {
 		fs := cl.PollFetches(ctx)
 		if err := fs.Err(); err != nil {
 			t.Fatalf("after %d of %d records: %v", i, count, err)
@@ -114,6 +121,39 @@ func TestBucketDown(t *testing.T) {
 	}
 	n = n.Rebuild()
 	expect(t, n, int(rebuiltEnd(t, n)))
+}
+
+// TestRebuildWithAGap: objects of a segment in the middle are gone. The longer part
+// of the log comes back, serves, and goes on.
+func TestRebuildWithAGap(t *testing.T) {
+	for _, missing := range []int{1, 4} { // of six segments: the tail is longer, the head is longer
+		n := testenv.Start(t)
+		n.CreateTopic("log", 1, settings())
+		write(t, n, 0, 140)
+		ctx, cancel := n.Context()
+		defer cancel()
+		if err := errors.Join(n.Admin().Roll(ctx, "log", 0), n.Admin().Copy(ctx, "log", 0, true)); err != nil {
+			t.Fatal(err)
+		}
+		keys := n.Bucket.Keys("topics/")
+		if len(keys) != 12 {
+			t.Fatal(len(keys), "objects, want two for each of six segments")
+		}
+		if err := n.Bucket.Delete(ctx, keys[2*missing], keys[2*missing+1]); err != nil {
+			t.Fatal(err)
+		}
+		n = n.Rebuild()
+		d, err := n.Admin().Topic(ctx, "log")
+		if err != nil || d.Detail[0].State != "online" {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		from, end := d.Detail[0].LogStart, d.Detail[0].LogEnd
+		if (from == 0) == (missing == 1) || end-from < 80 {
+			t.Fatalf("[%d,%d) came back", from, end)
+		}
+		write(t, n, int(end), 10)
+		between(t, n, int(from), int(end)+10)
+	}
 }
 
 func rebuiltEnd(t *testing.T, n *testenv.Node) int64 {

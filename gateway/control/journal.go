@@ -74,7 +74,7 @@ func (j *Journal) Publish(ctx context.Context, rev Rev) error {
 		if err := j.putChange(ctx, c); err != nil {
 			return claimError("publish change", j.bucket, err)
 		}
-		j.published.Store(int64(c.Rev))
+		j.raisePublished(c.Rev) // a snapshot may have come further meanwhile
 	}
 	if j.published.Load() < int64(rev) {
 		return tiers.E(tiers.InvalidRequest, "publish change", j.bucket.String(), "revision %d does not exist", rev)

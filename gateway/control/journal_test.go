@@ -308,6 +308,34 @@ func TestJournalPublishFailsAndIsRepeated(t *testing.T) {
 	}
 }
 
+// TestJournalSnapshotBesidePublish: a snapshot overtakes a Publish that is under
+// way and trims what it read. Whatever becomes of that Publish, the next one goes
+// on from the snapshot.
+func TestJournalSnapshotBesidePublish(t *testing.T) {
+	n := begin(t, memory.New(), model.New(model.Options{Now: clock}))
+	hold, reached := make(chan struct{}), make(chan memory.Call)
+	n.bucket.Add(memory.Fault{Ops: memory.OpPut, Key: "cluster/change/", Hold: hold, Reached: reached})
+	n.bucket.Add(memory.Fault{Ops: memory.OpPut, Key: "cluster/change/", Err: remote.ErrUnavailable})
+	var last control.Rev
+	for i := range 3 {
+		topic, err := n.store.CreateTopic(t.Context(), n.session, control.NewTopic{Name: fmt.Sprint("t", i), Partitions: 1, Configs: map[string]string{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = topic.Rev
+	}
+	done := make(chan error, 1)
+	go func() { done <- n.Publish(t.Context(), last) }()
+	<-reached
+	n.snapshot(t)
+	close(hold)
+	if err := <-done; tiers.KindOf(err) != tiers.RemoteUnavailable {
+		t.Fatal("the second write was to fail:", err)
+	}
+	n.create(t, "after")
+	n.same(t)
+}
+
 func TestJournalEmptyBucket(t *testing.T) {
 	st, rep, err := control.ReadJournal(t.Context(), memory.New())
 	if err != nil || st.Cluster != "" || rep.Snapshot != "" || rep.Generation != 0 {

@@ -94,16 +94,21 @@ func (r *run) all(ctx context.Context, s control.Store) error {
 		return err
 	}
 	j := control.NewJournal(r.bucket, s, claim, r.opts.Log)
-	return errors.Join(j.Snapshot(ctx), claim.Release(ctx))
+	if err := errors.Join(j.Snapshot(ctx), claim.Release(ctx)); err != nil {
+		// The store is whole, and the next start does both again.
+		r.report.Note("the bucket does not know of the rebuild yet, the next start of the node tells it: %v", err)
+	}
+	return nil
 }
 
 func empty(ctx context.Context, s control.Store) error {
-	topics, err := s.Topics(ctx)
+	st, err := s.Dump(ctx)
 	if err != nil {
 		return err
 	}
-	if len(topics) > 0 {
-		return tiers.E(tiers.Conflict, "rebuild", "", "the data directory holds %d topics already: rebuild into an empty directory", len(topics))
+	if len(st.Topics) > 0 || len(st.Segments) > 0 || st.Rev > 0 {
+		return tiers.E(tiers.Conflict, "rebuild", "",
+			"the data directory holds a cluster with %d topics already: rebuild into an empty directory, or serve this one", len(st.Topics))
 	}
 	return nil
 }

@@ -328,9 +328,9 @@ func TestRebuildDamage(t *testing.T) {
 	}
 }
 
-// TestRebuildHoleKeepsTheRest: what lies behind a hole is not served, but its
-// rows stay, so nothing sweeps its objects.
-func TestRebuildHoleKeepsTheRest(t *testing.T) {
+// TestRebuildHole: the longer part comes back. What lies behind the hole is
+// reported and stays in the bucket, but no row says that the log reaches there.
+func TestRebuildHole(t *testing.T) {
 	c := newCluster(t)
 	orders := c.orders(1)
 	lin := tiers.Lineage{{Epoch: 0, Start: 0}}
@@ -340,15 +340,25 @@ func TestRebuildHoleKeepsTheRest(t *testing.T) {
 	c.must(c.journal.Snapshot(t.Context()))
 	c.must(c.bucket.Delete(t.Context(), remote.SegmentKey(gone), remote.MetaKey(gone)))
 	st, rep := c.mustRebuild()
-	if rep.Partitions[0].LogEnd != 60 || len(rep.Partitions[0].Gaps) == 0 {
-		t.Fatalf("%+v", rep.Partitions[0])
+	p := rep.Partitions[0]
+	if p.LogStart != 0 || p.LogEnd != 60 || len(p.Gaps) == 0 || len(p.Problems) != 2 || len(st.Segments) != 1 || rep.Whole() {
+		t.Fatalf("%+v %+v", p, st.Segments)
 	}
-	kept := false
-	for _, s := range st.Segments {
-		kept = kept || s.ID == behind.ID
+	if _, there := c.bucket.Bytes(remote.SegmentKey(behind)); !there {
+		t.Fatal("the segment behind the hole was deleted")
 	}
-	if !kept {
-		t.Fatal("no row names the segment behind the hole")
+}
+
+// TestRebuildBucketFailsAtTheEnd: the store is loaded, the last writes to the
+// bucket fail: the rebuild counts, and says so.
+func TestRebuildBucketFailsAtTheEnd(t *testing.T) {
+	c := newCluster(t)
+	orders := c.orders(1)
+	c.copied(orders, 0, 0, 40, tiers.Lineage{{Epoch: 0, Start: 0}})
+	c.bucket.Add(memory.Fault{Ops: memory.OpPut, Key: "cluster/snapshot", Err: remote.ErrUnavailable})
+	st, rep := c.mustRebuild()
+	if len(st.Topics) != 1 || len(rep.Notes) != 1 {
+		t.Fatalf("%+v %+v", st, rep)
 	}
 }
 

@@ -184,9 +184,10 @@ func (r *run) judged(rep *PartitionReport, f *finding, j plan.Judged) {
 		if !f.row || f.rowState == tiers.CopyStarted {
 			rep.Adopted++
 		}
-	case plan.Stranded: // the row keeps the objects from being swept
-		row.State = tiers.CopyFinished
-		problem = "it lies behind a gap; its objects stay in the bucket"
+	case plan.Stranded:
+		// A row would say that the log reaches there: it ends, or begins, at the gap.
+		row.State = 0
+		problem = "it lies behind a gap from the longer part of the log; its objects stay in the bucket"
 	case plan.Redundant, plan.Stale, plan.Discarded:
 		if !f.row {
 			row.State = 0
