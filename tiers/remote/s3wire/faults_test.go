@@ -269,18 +269,24 @@ func TestBitFlipIsTheReadersToFind(t *testing.T) {
 	})
 }
 
+// countConns counts the connections that a server was opened.
+func countConns(n *atomic.Int32) func(*http.Server) {
+	return func(s *http.Server) {
+		s.ConnState = func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				n.Add(1)
+			}
+		}
+	}
+}
+
 // TestConnectionsAreUsedAgain: a read to the object's end or not, a missing
 // object, a write: all on one connection.
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	each(t, func(t on) {
 		driver, sb := t.driver, t.bucket
-		server := strict(t, sb.Endpoint, func(*http.Request) (int, string) { return 0, "" })
 		var opened atomic.Int32
-		server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
-			if s == http.StateNew {
-				opened.Add(1)
-			}
-		}
+		server := strict(t, sb.Endpoint, func(*http.Request) (int, string) { return 0, "" }, countConns(&opened))
 		b := open(t, driver, sb, through(server.URL))
 		body := noise(6, 1<<20)
 		for range 10 {
@@ -325,11 +331,7 @@ func TestChunkedAnswers(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		<-time.After(10 * time.Millisecond) // the last chunk comes by itself
 	}))
-	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
-		if s == http.StateNew {
-			opened.Add(1)
-		}
-	}
+	countConns(&opened)(server.Config)
 	server.Start()
 	defer server.Close()
 	for driver := range drivers {

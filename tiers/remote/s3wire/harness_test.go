@@ -141,7 +141,7 @@ func contains(errs []error, target error) bool {
 
 // strict is a server in front of endpoint that refuses what refuse finds fault
 // with.
-func strict(tb testing.TB, endpoint string, refuse func(*http.Request) (status int, code string)) *httptest.Server {
+func strict(tb testing.TB, endpoint string, refuse func(*http.Request) (status int, code string), config ...func(*http.Server)) *httptest.Server {
 	tb.Helper()
 	target, err := url.Parse(endpoint)
 	if err != nil {
@@ -151,7 +151,7 @@ func strict(tb testing.TB, endpoint string, refuse func(*http.Request) (status i
 		r.SetURL(target)
 		r.Out.Host = r.In.Host
 	}}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if status, code := refuse(r); status != 0 {
 			_, _ = io.Copy(io.Discard, r.Body)
 			answer(w, status, code, "injected")
@@ -159,6 +159,10 @@ func strict(tb testing.TB, endpoint string, refuse func(*http.Request) (status i
 		}
 		proxy.ServeHTTP(w, r)
 	}))
+	for _, change := range config {
+		change(server.Config)
+	}
+	server.Start()
 	tb.Cleanup(server.Close)
 	return server
 }

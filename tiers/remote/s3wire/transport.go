@@ -25,6 +25,9 @@ var errDetached = errors.New("the request is over")
 type Transport struct {
 	base  *http.Transport
 	knobs HTTP
+
+	// Made once: the watch is armed with them for every few KiB.
+	errNotSent, errNotReceived error
 }
 
 // NewTransport makes a transport of its own, with its own pool of connections.
@@ -35,17 +38,22 @@ func NewTransport(h HTTP) *Transport {
 	if proxy == nil {
 		proxy = http.ProxyFromEnvironment
 	}
-	return &Transport{knobs: h, base: &http.Transport{
-		Proxy:               proxy,
-		DialContext:         (&net.Dialer{Timeout: h.Dial, KeepAlive: 30 * time.Second}).DialContext,
-		TLSHandshakeTimeout: h.TLS,
-		TLSClientConfig:     h.TLSConfig,
-		MaxIdleConnsPerHost: h.IdleConns,
-		IdleConnTimeout:     90 * time.Second,
-		DisableCompression:  true,
-		WriteBufferSize:     32 << 10,
-		ReadBufferSize:      32 << 10,
-	}}
+	return &Transport{
+		knobs:          h,
+		errNotSent:     fmt.Errorf("nothing could be sent for %s", h.Stall),
+		errNotReceived: fmt.Errorf("no byte came for %s", h.Stall),
+		base: &http.Transport{
+			Proxy:               proxy,
+			DialContext:         (&net.Dialer{Timeout: h.Dial, KeepAlive: 30 * time.Second}).DialContext,
+			TLSHandshakeTimeout: h.TLS,
+			TLSClientConfig:     h.TLSConfig,
+			MaxIdleConnsPerHost: h.IdleConns,
+			IdleConnTimeout:     90 * time.Second,
+			DisableCompression:  true,
+			WriteBufferSize:     32 << 10,
+			ReadBufferSize:      32 << 10,
+		},
+	}
 }
 
 // CloseIdleConnections closes the connections that no request uses.
@@ -67,7 +75,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	out := req.WithContext(ctx)
 	var body *outgoing
 	if req.Body != nil && req.Body != http.NoBody {
-		body = &outgoing{ctx: ctx, body: req.Body, watch: w, stall: t.knobs.Stall}
+		body = &outgoing{ctx: ctx, body: req.Body, watch: w, stall: t.knobs.Stall, errStall: t.errNotSent}
 		out.Body = body
 	}
 	resp, err := t.base.RoundTrip(out)
@@ -89,7 +97,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		f.failed(err)
 		return nil, err
 	}
-	resp.Body = &incoming{body: resp.Body, watch: w, stall: t.knobs.Stall, cancel: cancel, flight: f}
+	resp.Body = &incoming{body: resp.Body, watch: w, stall: t.knobs.Stall, errStall: t.errNotReceived, cancel: cancel, flight: f}
 	return resp, nil
 }
 
@@ -163,9 +171,10 @@ func (w *watch) fired() error {
 // outgoing is a request's body. net/http may go on reading one after RoundTrip
 // has returned; detach ends that, so the caller gets its bytes back.
 type outgoing struct {
-	ctx   context.Context //nolint:containedctx // of the request that it is the body of
-	watch *watch
-	stall time.Duration
+	ctx      context.Context //nolint:containedctx // of the request that it is the body of
+	watch    *watch
+	stall    time.Duration
+	errStall error
 
 	mu   sync.Mutex
 	body io.ReadCloser // nil once detached
@@ -188,7 +197,7 @@ func (o *outgoing) Read(p []byte) (int, error) {
 		o.err = fmt.Errorf("%w: %w", errLocal, err)
 		return n, o.err
 	}
-	o.watch.armUnlessAnswered(o.stall, fmt.Errorf("nothing could be sent for %s", o.stall))
+	o.watch.armUnlessAnswered(o.stall, o.errStall)
 	return n, err
 }
 
@@ -215,15 +224,16 @@ func (o *outgoing) detach() error {
 // incoming is an answer's body, read under the stall limit. The clock runs
 // while a read waits for the store only: a slow caller is no stall.
 type incoming struct {
-	body   io.ReadCloser
-	watch  *watch
-	stall  time.Duration
-	cancel context.CancelCauseFunc
-	flight *flight
+	body     io.ReadCloser
+	watch    *watch
+	stall    time.Duration
+	errStall error
+	cancel   context.CancelCauseFunc
+	flight   *flight
 }
 
 func (i *incoming) Read(p []byte) (int, error) {
-	i.watch.arm(i.stall, fmt.Errorf("no byte came for %s", i.stall))
+	i.watch.arm(i.stall, i.errStall)
 	n, err := i.body.Read(p)
 	i.watch.stop()
 	switch {
