@@ -34,11 +34,11 @@ func (o *Owner) readTiers(ctx context.Context, v *View, r ReadRequest, end tiers
 		if where != remoteindex.Covered {
 			return o.notCovered(v, r, from)
 		}
-		res, err := o.readPiece(ctx, v, r, piece, end)
-		if err != nil || len(res.Records) > 0 {
+		res, found, err := o.readPiece(ctx, v, r, piece, end)
+		if err != nil || found {
 			return res, err
 		}
-		from = piece.End
+		from = min(piece.End, v.LocalLogStart) // from there on the disk knows better
 	}
 	if from >= end {
 		return ReadResult{View: v}, nil
@@ -58,21 +58,22 @@ func (o *Owner) notCovered(v *View, r ReadRequest, from tiers.Offset) (ReadResul
 	return res, tiers.E(tiers.NotLeader, "read", o.place, "no remote segment holds offset %d", from)
 }
 
-// readPiece reads whole batches of one segment; no records mean a hole up to the
-// end of the piece.
-func (o *Owner) readPiece(ctx context.Context, v *View, r ReadRequest, p remoteindex.Piece, end tiers.Offset) (ReadResult, error) {
-	res := ReadResult{View: v, Remote: true}
+// readPiece reads whole batches of one segment. found is false if the piece has
+// no batch at or behind its begin: a hole up to its end. A batch that is there
+// and may not be answered is found, without records: nothing behind it may be
+// answered instead.
+func (o *Owner) readPiece(ctx context.Context, v *View, r ReadRequest, p remoteindex.Piece, end tiers.Offset) (res ReadResult, found bool, err error) {
+	res = ReadResult{View: v, Remote: true}
 	s, err := o.openSegment(ctx, p.Segment)
 	if err != nil {
-		return res, err
+		return res, false, err
 	}
-	limit := min(p.End, end)
-	res.Records, err = s.read(ctx, p.From, limit, r)
+	res.Records, found, err = s.read(ctx, p, end, r)
 	if err != nil || len(res.Records) == 0 || r.Isolation != ReadCommitted {
-		return res, err
+		return res, found, err
 	}
-	res.Aborted, err = o.abortedTiers(ctx, v, r.From, nextAfter(res.Records, limit))
-	return res, err
+	res.Aborted, err = o.abortedTiers(ctx, v, r.From, nextAfter(res.Records, min(p.End, end)))
+	return res, found, err
 }
 
 // remoteSegment is a segment that is read through the cache.
@@ -175,29 +176,28 @@ func (s remoteSegment) find(ctx context.Context, from tiers.Offset) (pos int64, 
 	}
 }
 
-// read returns whole batches from the one that holds from, or the next, none of
-// which ends above limit.
-func (s remoteSegment) read(ctx context.Context, from, limit tiers.Offset, r ReadRequest) ([]byte, error) {
-	pos, first, ok, err := s.find(ctx, from)
-	if err != nil || !ok || first.Next() > limit {
-		return nil, err
+// read returns whole batches of the piece from the one that holds its begin on,
+// or the next, none of which ends above the piece or end. found is false if the
+// piece has no such batch at all. One that is larger than what was asked for, or
+// that ends too far up, is found and gives no bytes.
+func (s remoteSegment) read(ctx context.Context, p remoteindex.Piece, end tiers.Offset, r ReadRequest) (records []byte, found bool, err error) {
+	pos, first, ok, err := s.find(ctx, p.From)
+	if err != nil || !ok || first.BaseOffset >= p.End {
+		return nil, false, err
 	}
-	size := min(int64(r.MaxBytes), s.seg.Size-pos)
-	if first.Size() > size {
-		if !r.MinOne {
-			return nil, nil
-		}
-		size = first.Size()
+	limit := min(p.End, end)
+	if first.Next() > limit || first.Size() > int64(r.MaxBytes) && !r.MinOne {
+		return nil, true, nil
 	}
-	buf := allocate(r.Alloc, int(size))
+	buf := allocate(r.Alloc, int(min(max(int64(r.MaxBytes), first.Size()), s.seg.Size-pos)))
 	if err = s.fill(ctx, buf, pos); err != nil {
-		return nil, err
+		return nil, true, err
 	}
 	n, err := wholeBatches(buf, first.BaseOffset, limit)
 	if err != nil {
-		return nil, tiers.E(tiers.CorruptMessage, "read", remote.SegmentKey(s.seg), "from byte %d: %w", pos, err)
+		return nil, true, tiers.E(tiers.CorruptMessage, "read", remote.SegmentKey(s.seg), "from byte %d: %w", pos, err)
 	}
-	return buf[:n], nil
+	return buf[:n], true, nil
 }
 
 func allocate(alloc func(n int) []byte, n int) []byte {
