@@ -50,8 +50,8 @@ type ReadResult struct {
 // never waits for records to arrive; it does wait for the bucket, until ctx
 // ends. The chunks then still arrive, for the next try. Error kinds:
 // OffsetOutOfRange below LogStart or above the readable end (View is set),
-// FencedLeaderEpoch, UnknownLeaderEpoch, NotLeader, RemoteUnavailable,
-// StorageFailed, CorruptMessage.
+// FencedLeaderEpoch, UnknownLeaderEpoch, NotLeader, TimedOut if ctx ended before
+// the bucket answered, RemoteUnavailable, StorageFailed, CorruptMessage.
 func (o *Owner) Read(ctx context.Context, r ReadRequest) (ReadResult, error) {
 	res, err := o.readOnce(ctx, r)
 	if errors.Is(err, remote.ErrNotFound) && o.View().index != res.View.index {

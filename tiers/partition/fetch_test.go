@@ -330,16 +330,39 @@ func TestReport134NoWalkOverSegmentsWithoutAborts(t *testing.T) {
 	d.end()
 }
 
-// TestReport060: a read whose caller leaves is an error that says retry; the
-// download goes on for the next one.
+// TestReport060: a read whose caller leaves is an error that says retry and
+// blames nobody; the download goes on for the next one.
 func TestReport060SlowBucket(t *testing.T) {
+	for name, leave := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"cancelled": context.WithCancel,
+		"deadline": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, end := context.WithCancelCause(ctx)
+			return ended{ctx}, func() { end(nil) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) { slowBucket(t, leave) })
+	}
+}
+
+// ended is a context that says of its end that it was a deadline.
+type ended struct{ context.Context }
+
+func (e ended) Err() error {
+	if e.Context.Err() != nil {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+func slowBucket(t *testing.T, leave func(context.Context) (context.Context, context.CancelFunc)) {
+	t.Helper()
 	w, d := tiered(t)
 	w.cache.Close()
 	cache := remote.NewCache(w.bucket, remote.CacheOptions{ReadAhead: -1})
 	d.Owner.deps.Cache, w.cache = cache, cache
 	hold, reached := make(chan struct{}), make(chan memory.Call, 10)
 	w.bucket.Add(memory.Fault{Ops: memory.OpRead, Key: ".log", Hold: hold, Reached: reached})
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := leave(t.Context())
 	failed := make(chan error)
 	go func() {
 		_, err := d.Read(ctx, read(0))
@@ -347,7 +370,7 @@ func TestReport060SlowBucket(t *testing.T) {
 	}()
 	<-reached
 	cancel()
-	wantKind(t, <-failed, tiers.RemoteUnavailable)
+	wantKind(t, <-failed, tiers.TimedOut)
 	close(hold)
 	if got := values(t, mustRead(t, d.Owner, read(0)).Records); got[0] != "record 0" {
 		t.Fatal(got)
@@ -375,6 +398,7 @@ func TestRemoteReadErrors(t *testing.T) {
 		{"down", memory.Fault{Ops: memory.OpRead, Sticky: true, Err: remote.ErrUnavailable}, tiers.RemoteUnavailable},
 		{"denied", memory.Fault{Ops: memory.OpRead, Sticky: true, Err: remote.ErrDenied}, tiers.RemoteUnavailable},
 		{"throttled", memory.Fault{Ops: memory.OpRead, Sticky: true, Err: remote.ErrThrottled}, tiers.RemoteUnavailable},
+		{"the cache's own timeout", memory.Fault{Ops: memory.OpRead, Sticky: true, Err: context.DeadlineExceeded}, tiers.RemoteUnavailable},
 		{"flipped", memory.Fault{Ops: memory.OpRead, Sticky: true, Key: ".log", Flip: true, FlipAt: 70}, tiers.CorruptMessage},
 		{"companion flipped", memory.Fault{Ops: memory.OpRead, Sticky: true, Key: ".meta", Flip: true, FlipAt: 70}, tiers.CorruptMessage},
 		{"gone", memory.Fault{Ops: memory.OpRead, Sticky: true, Err: remote.ErrNotFound}, tiers.StorageFailed},

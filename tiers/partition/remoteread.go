@@ -91,21 +91,31 @@ func (o *Owner) openSegment(ctx context.Context, seg tiers.RemoteSegment) (remot
 	}
 	meta, err := s.cache.Meta(ctx, seg)
 	if err != nil {
-		return s, s.failed("read companion", remote.MetaKey(seg), err)
+		return s, s.failed(ctx, "read companion", remote.MetaKey(seg), err)
 	}
 	s.meta = meta
 	return s, nil
 }
 
-// failed gives an error of the bucket the kind that a client should see.
-func (s remoteSegment) failed(op, key string, err error) error {
-	return tiers.E(remoteKind(err), op, key, "%s: %w", s.place, err)
+// failed gives an error of the bucket the kind that a client should see. A caller
+// that stopped waiting is told just that: what it asked for still arrives in the
+// cache, and nobody knows anything bad of the bucket.
+func (s remoteSegment) failed(ctx context.Context, op, key string, err error) error {
+	kind := remoteKind(err)
+	if ctx.Err() != nil && interrupted(err) {
+		kind = tiers.TimedOut
+	}
+	return tiers.E(kind, op, key, "%s: %w", s.place, err)
+}
+
+func interrupted(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 func remoteKind(err error) tiers.Kind {
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return tiers.RemoteUnavailable // it takes longer than the caller waits: try again
+	case interrupted(err):
+		return tiers.RemoteUnavailable // the bucket takes longer than the cache waits: try again
 	case errors.Is(err, remote.ErrNotFound):
 		return tiers.StorageFailed // a row names an object that is gone
 	case errors.Is(err, remote.ErrChecksum):
@@ -163,7 +173,7 @@ func (s remoteSegment) fill(ctx context.Context, dst []byte, pos int64) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return tiers.E(tiers.CorruptMessage, "read", remote.SegmentKey(s.seg), "the object ends at byte %d of %d", pos+int64(n), s.seg.Size)
 	}
-	return s.failed("read", remote.SegmentKey(s.seg), err)
+	return s.failed(ctx, "read", remote.SegmentKey(s.seg), err)
 }
 
 // find is the first batch that ends above from, and where it is.
