@@ -51,6 +51,7 @@ type Deps struct {
 	Log       hclog.Logger         // nil: nothing is logged
 	Now       func() time.Time     // nil: time.Now
 	Version   string               // of the program
+	TakeOver  bool                 // take the bucket although another data directory used it since
 	Config    []Entry              // what /v1/config shows; nil: Config without sources
 }
 

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -59,6 +60,10 @@ func Rebuild(ctx context.Context, c Config, d RebuildDeps) (rep rebuild.Report, 
 		return rep, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	o.Instance = "rebuild-" + uuid.NewString()
+	if err := writeStarts(base.FS, c.DataDir, []string{o.Instance}); err != nil {
+		return rep, err
+	}
 	return rebuild.Run(ctx, b, store, o)
 }
 

@@ -112,15 +112,43 @@ func (n *Node) takeClaim(ctx context.Context) error {
 		n.d.Log.Warn("no bucket is configured: every record is on this disk only")
 		return nil
 	}
-	claim, err := control.AcquireClaim(ctx, n.bucket, control.ClaimOptions{
+	o := control.ClaimOptions{
 		Cluster: n.cluster, Node: tiers.NodeID(n.c.NodeID), Instance: uuid.NewString(), Now: n.d.Now, Log: n.d.Log.Named("claim"),
-	})
+	}
+	if n.d.Store == nil { // the rows are in this data directory, so it must be the one that goes on
+		if err := n.rememberStart(ctx, &o); err != nil {
+			return err
+		}
+	}
+	claim, err := control.AcquireClaim(ctx, n.bucket, o)
 	if err != nil {
 		return err
 	}
 	n.claim = claim
 	n.onStop("give the claim back", n.releaseClaim)
 	return nil
+}
+
+// rememberStart notes this start in the data directory, and has the claim refused
+// if a start of another one has it.
+func (n *Node) rememberStart(ctx context.Context, o *control.ClaimOptions) error {
+	known, err := readStarts(n.d.FS, n.c.DataDir)
+	if err != nil && !n.d.TakeOver {
+		return err
+	}
+	held, _, err := control.ReadClaim(ctx, n.bucket)
+	if err != nil {
+		return tiers.E(tiers.RemoteUnavailable, "start", n.bucket.String(), "read the claim: %w", err)
+	}
+	if n.d.TakeOver {
+		n.d.Log.Warn("taking the bucket over, whoever used it last", "node", held.Node, "generation", held.Generation, "since", held.At)
+	} else {
+		o.Known = func(instance string) bool { return slices.Contains(known, instance) }
+		if held.Instance != "" && !o.Known(held.Instance) {
+			return nil // it will be refused: nothing is written
+		}
+	}
+	return writeStarts(n.d.FS, n.c.DataDir, nextStarts(known, held.Instance, o.Instance))
 }
 
 func (n *Node) releaseClaim(ctx context.Context) error {

@@ -3,6 +3,7 @@ package testenv_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,6 +154,47 @@ func TestRebuildWithAGap(t *testing.T) {
 		}
 		write(t, n, int(end), 10)
 		between(t, n, int(from), int(end)+10)
+	}
+}
+
+// TestOldDirectoryAfterARebuild: the machine that was replaced comes back. Its
+// data directory must not take the bucket over: copied records of the rebuilt
+// log would be replaced by its own.
+func TestOldDirectoryAfterARebuild(t *testing.T) {
+	old := testenv.Start(t)
+	old.CreateTopic("log", 1, settings())
+	write(t, old, 0, 60)
+	disk := old.FS
+	fresh := old.Rebuild()
+	end := int(rebuiltEnd(t, fresh))
+	write(t, fresh, end, 20)
+	fresh.Shutdown()
+	if _, err := testenv.Open(t, fresh.Config, disk.KillCopy(), fresh.Bucket); err == nil || !strings.Contains(err.Error(), "rebuild") {
+		t.Fatalf("the old directory was served: %v", err)
+	}
+	again, err := testenv.Open(t, fresh.Config, fresh.FS, fresh.Bucket)
+	if err != nil {
+		t.Fatal("the rebuilt directory:", err)
+	}
+	expect(t, again, end+20)
+}
+
+// TestClonedDirectory: a copy of a data directory is started, then the original
+// again.
+func TestClonedDirectory(t *testing.T) {
+	original := testenv.Start(t)
+	original.CreateTopic("log", 1, settings())
+	write(t, original, 0, 30)
+	original.Shutdown()
+	disk := original.FS.KillCopy()
+	clone, err := testenv.Open(t, original.Config, original.FS.KillCopy(), original.Bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, clone, 30, 30)
+	clone.Shutdown()
+	if _, err := testenv.Open(t, original.Config, disk, original.Bucket); err == nil || !strings.Contains(err.Error(), "take-over") {
+		t.Fatalf("two directories use one bucket in turn: %v", err)
 	}
 }
 

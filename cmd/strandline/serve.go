@@ -13,6 +13,7 @@ import (
 )
 
 func serveCommand() *cobra.Command {
+	var takeOver bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a node",
@@ -33,21 +34,22 @@ with --config, then the defaults. "strandline config print" shows the outcome.`,
 			if err := l.Validate(); err != nil {
 				return usageError{err}
 			}
-			return serve(c, l)
+			return serve(c, l, takeOver)
 		},
 	}
 	addConfigFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&takeOver, "take-over", false, "use the bucket although another data directory used it since, and give up what that one wrote")
 	return cmd
 }
 
 // serve runs the node. Standard output gets one line, once it serves: "ready
 // kafka=HOST:PORT admin=HOST:PORT". The log goes to standard error.
-func serve(c *cobra.Command, l *gateway.Loaded) error {
+func serve(c *cobra.Command, l *gateway.Loaded, takeOver bool) error {
 	log := gateway.NewLogger(l.Config, os.Stderr)
 	for _, w := range l.Warnings {
 		log.Warn(w)
 	}
-	node, err := gateway.Start(c.Context(), l.Config, gateway.Deps{Log: log, Version: version(), Config: l.Entries()})
+	node, err := gateway.Start(c.Context(), l.Config, gateway.Deps{Log: log, Version: version(), Config: l.Entries(), TakeOver: takeOver})
 	if err != nil {
 		return err
 	}

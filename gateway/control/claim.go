@@ -32,8 +32,13 @@ type ClaimOptions struct {
 	Cluster  string // the cluster id; a bucket claimed by another cluster is refused
 	Node     tiers.NodeID
 	Instance string // made at each start, unique
-	Now      func() time.Time
-	Log      hclog.Logger
+	// Known tells the starts of this very data directory. A claim that another one
+	// left is refused: a directory that was replaced by a rebuild, or cloned, must
+	// not take the bucket back and write a second history. Nil takes over from
+	// anybody: a rebuild, or an operator who insists.
+	Known func(instance string) bool
+	Now   func() time.Time
+	Log   hclog.Logger
 }
 
 // ClaimRecord is the content of the claim object.
@@ -85,6 +90,12 @@ func AcquireClaim(ctx context.Context, b remote.Bucket, o ClaimOptions) (*Claim,
 				"the bucket belongs to cluster %s (node %d, since %s) and this node to cluster %s: choose another bucket or prefix, "+
 					"or bring that cluster back with `strandline rebuild` into an empty data directory",
 				old.Cluster, old.Node, old.At.Format(time.RFC3339), o.Cluster)
+		case o.Known != nil && !o.Known(old.Instance):
+			return nil, tiers.E(tiers.Conflict, "acquire claim", b.String(),
+				"the bucket was used since by another data directory of cluster %s (node %d, since %s, generation %d): it was rebuilt or copied, "+
+					"and this one is out of date. Serve the other one, or `strandline rebuild` into an empty data directory; "+
+					"`strandline serve --take-over` insists on this one and gives up what the other one wrote",
+				old.Cluster, old.Node, old.At.Format(time.RFC3339), old.Generation)
 		case !old.Released && o.Log != nil:
 			o.Log.Info("taking over the bucket's claim from a start that did not release it",
 				"bucket", b.String(), "generation", old.Generation, "node", old.Node, "since", old.At.Format(time.RFC3339))

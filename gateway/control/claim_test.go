@@ -74,6 +74,29 @@ func TestClaimOfAnotherClusterIsRefused(t *testing.T) {
 	}
 }
 
+// TestClaimOfAReplacedDirectoryIsRefused: a rebuild or a clone has started on the
+// bucket; the directory that it replaced does not know that start.
+func TestClaimOfAReplacedDirectoryIsRefused(t *testing.T) {
+	b := memory.New()
+	acquire(t, b, "old-1")
+	acquire(t, b, "rebuild")
+	known := func(names ...string) control.ClaimOptions {
+		o := claimOptions("old-2")
+		o.Known = func(instance string) bool { return slices.Contains(names, instance) }
+		return o
+	}
+	_, err := control.AcquireClaim(t.Context(), b, known("old-1"))
+	if tiers.KindOf(err) != tiers.Conflict || !strings.Contains(err.Error(), "--take-over") {
+		t.Fatal(err)
+	}
+	if rec, _, err := control.ReadClaim(t.Context(), b); err != nil || rec.Instance != "rebuild" {
+		t.Fatal("the claim was touched:", rec, err)
+	}
+	if c, err := control.AcquireClaim(t.Context(), b, known("old-1", "rebuild")); err != nil || c.Generation() != 3 {
+		t.Fatal(err)
+	}
+}
+
 func TestClaimGone(t *testing.T) {
 	b := memory.New()
 	c := acquire(t, b, "first")

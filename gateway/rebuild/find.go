@@ -21,6 +21,7 @@ type finding struct {
 	row      bool               // a row names it
 	rowState tiers.SegmentState // of that row
 	whole    bool               // both objects are there as they should be
+	damaged  bool               // both are there, and one is not as it should be
 	problem  string             // why not
 	lineage  tiers.Lineage      // of the log below its end, from the companion
 }
@@ -126,14 +127,14 @@ func (f *finding) read(ctx context.Context, b remote.Bucket, p pair) error {
 	if f.compare(p); !f.whole {
 		return nil
 	}
-	f.whole = false
+	f.whole, f.damaged = false, true
 	if p.meta.Size > remote.MaxMetaSize {
 		f.problem = fmt.Sprintf("the companion object has %d bytes", p.meta.Size)
 		return nil
 	}
 	raw := make([]byte, p.meta.Size)
 	if _, err := b.ReadAt(ctx, p.meta.Key, raw, 0); err != nil {
-		return f.damaged(err, "read the companion")
+		return f.unreadable(err, "read the companion")
 	}
 	meta, err := remote.DecodeMeta(raw)
 	if err != nil {
@@ -143,7 +144,7 @@ func (f *finding) read(ctx context.Context, b remote.Bucket, p pair) error {
 	obj := *p.log
 	if f.rowState != tiers.CopyFinished { // else the copier has looked at it
 		if obj, err = b.Stat(ctx, p.log.Key); err != nil {
-			return f.damaged(err, "look at the records object")
+			return f.unreadable(err, "look at the records object")
 		}
 	}
 	s := meta.Segment
@@ -160,14 +161,14 @@ func (f *finding) read(ctx context.Context, b remote.Bucket, p pair) error {
 		f.problem = s.Valid().Error()
 	default:
 		s.State, s.MetaSize = tiers.CopyFinished, p.meta.Size
-		f.segment, f.whole, f.lineage, f.name = s, true, meta.Lineage, meta.TopicName
+		f.segment, f.whole, f.damaged, f.lineage, f.name = s, true, false, meta.Lineage, meta.TopicName
 	}
 	return nil
 }
 
-// damaged tells what is wrong with one object from a bucket that cannot be
+// unreadable tells what is wrong with one object from a bucket that cannot be
 // reached, which ends the run.
-func (f *finding) damaged(err error, what string) error {
+func (f *finding) unreadable(err error, what string) error {
 	if errors.Is(err, remote.ErrNotFound) || errors.Is(err, remote.ErrChecksum) || errors.Is(err, remote.ErrRange) {
 		f.problem = fmt.Sprintf("%s: %v", what, err)
 		return nil

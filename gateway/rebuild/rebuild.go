@@ -9,6 +9,7 @@
 package rebuild
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -35,8 +36,11 @@ const (
 type Options struct {
 	DryRun bool
 	Node   tiers.NodeID // leads every partition from now on
-	Now    func() time.Time
-	Log    hclog.Logger
+	// Instance is the start that this rebuild enters into the claim: the rebuilt
+	// data directory must know it to take the claim over. Empty: a random one.
+	Instance string
+	Now      func() time.Time
+	Log      hclog.Logger
 }
 
 // Run rebuilds into s, which must be empty and is not needed in a dry run, and
@@ -135,7 +139,7 @@ func (r *run) fence(ctx context.Context) (*control.Claim, error) {
 
 func (r *run) acquire(ctx context.Context, cluster string) (*control.Claim, error) {
 	return control.AcquireClaim(ctx, r.bucket, control.ClaimOptions{
-		Cluster: cluster, Node: r.opts.Node, Instance: "rebuild-" + uuid.NewString(), Now: r.opts.Now, Log: r.opts.Log,
+		Cluster: cluster, Node: r.opts.Node, Instance: cmp.Or(r.opts.Instance, "rebuild-"+uuid.NewString()), Now: r.opts.Now, Log: r.opts.Log,
 	})
 }
 

@@ -428,7 +428,7 @@ func TestRebuildCopyUnderWay(t *testing.T) {
 		if !whole {
 			want, end = tiers.DeleteStarted, 40
 		}
-		if st.Segments[1].State != want || rep.Partitions[0].LogEnd != end {
+		if st.Segments[1].State != want || rep.Partitions[0].LogEnd != end || !rep.Whole() {
 			t.Fatalf("whole %t: %s, end %d", whole, st.Segments[1].State, rep.Partitions[0].LogEnd)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"text/tabwriter"
@@ -62,6 +63,7 @@ type Problem struct {
 	Base    tiers.Offset    `json:"base"`
 	End     tiers.Offset    `json:"end"`
 	What    string          `json:"what"`
+	Loss    bool            `json:"loss"` // records that had been copied are not served
 }
 
 // Object is an object in the bucket.
@@ -91,10 +93,10 @@ func (r *Report) orphan(key string, size int64, why string) {
 	r.Orphans = append(r.Orphans, Object{key, size, why})
 }
 
-// Whole reports whether everything that the bucket ever acknowledged came back.
+// Whole reports whether everything that had been copied came back.
 func (r *Report) Whole() bool {
 	for _, p := range r.Partitions {
-		if len(p.Gaps) > 0 || len(p.Problems) > 0 {
+		if len(p.Gaps) > 0 || slices.ContainsFunc(p.Problems, func(q Problem) bool { return q.Loss }) {
 			return false
 		}
 	}
@@ -173,7 +175,11 @@ func (r *Report) details(b *strings.Builder) {
 			fmt.Fprintf(b, "gap: %s-%d has no object for offsets [%d,%d)\n", p.Topic, p.Index, g.Start, g.End)
 		}
 		for _, q := range p.Problems {
-			fmt.Fprintf(b, "not served: %s-%d [%d,%d) %s: %s\n", p.Topic, p.Index, q.Base, q.End, q.Segment, q.What)
+			what := "not needed"
+			if q.Loss {
+				what = "not served"
+			}
+			fmt.Fprintf(b, "%s: %s-%d [%d,%d) %s: %s\n", what, p.Topic, p.Index, q.Base, q.End, q.Segment, q.What)
 		}
 	}
 	for _, o := range r.Offsets {

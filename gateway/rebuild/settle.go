@@ -175,7 +175,7 @@ func (f *finding) facts() plan.Found {
 // judged writes the row of a segment, if it gets one, and the report of it.
 func (r *run) judged(rep *PartitionReport, f *finding, j plan.Judged) {
 	row := f.segment
-	problem := ""
+	problem, loss := "", false
 	switch j.Verdict {
 	case plan.Keep:
 		row.State = tiers.CopyFinished
@@ -186,7 +186,7 @@ func (r *run) judged(rep *PartitionReport, f *finding, j plan.Judged) {
 		}
 	case plan.Stranded:
 		// A row would say that the log reaches there: it ends, or begins, at the gap.
-		row.State = 0
+		row.State, loss = 0, true
 		problem = "it lies behind a gap from the longer part of the log; its objects stay in the bucket"
 	case plan.Redundant, plan.Stale, plan.Discarded:
 		if !f.row {
@@ -196,19 +196,21 @@ func (r *run) judged(rep *PartitionReport, f *finding, j plan.Judged) {
 	case plan.Deleting:
 		row.State = tiers.DeleteStarted
 	case plan.Incomplete:
+		// A copy that had not finished promised nothing. One without a row may have
+		// finished after the snapshot, if both objects are there.
 		if row.State = tiers.DeleteStarted; !f.row {
-			row.State = 0
+			row.State, loss = 0, f.damaged
 		}
 		problem = cmp.Or(f.problem, j.Verdict.String())
 	case plan.Missing, plan.Elsewhere, plan.Invalid:
-		row.State = 0
+		row.State, loss = 0, true
 		problem = cmp.Or(f.problem, j.Verdict.String())
 	}
 	if row.State != 0 {
 		r.state.Segments = append(r.state.Segments, row)
 	}
 	if problem != "" {
-		rep.Problems = append(rep.Problems, Problem{row.ID, row.Base, row.End, problem})
+		rep.Problems = append(rep.Problems, Problem{row.ID, row.Base, row.End, problem, loss})
 	}
 }
 
