@@ -18,6 +18,9 @@ func addConfigFlags(fs *pflag.FlagSet) {
 	fs.String("config", "", "configuration file (YAML); STRANDLINE_CONFIG does the same")
 	for _, f := range gateway.Flags() {
 		fs.String(f.Name, f.Default, f.Usage)
+		if f.Default == "true" || f.Default == "false" {
+			fs.Lookup(f.Name).NoOptDefVal = "true"
+		}
 	}
 }
 
@@ -42,6 +45,7 @@ func loadConfig(c *cobra.Command) (*gateway.Loaded, error) {
 
 func configCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "Look at the configuration"}
+	group(cmd)
 	cmd.AddCommand(configPrintCommand(), configReferenceCommand())
 	return cmd
 }

@@ -75,6 +75,13 @@ func demo(ctx context.Context, out io.Writer, o demoOptions) (err error) {
 	if o.records < 1 {
 		return usageError{fmt.Errorf("--records %d: want at least 1", o.records)}
 	}
+	if o.file != "" { // before anything is started
+		if st, err := os.Stat(o.file); err != nil {
+			return err
+		} else if st.Size() == 0 {
+			return fmt.Errorf("%s is empty: there is nothing to produce", o.file)
+		}
+	}
 	s := &show{demoOptions: o, out: out, sent: make(map[digest]int), rates: make(map[string]string), began: time.Now()}
 	remove, err := s.folder()
 	if err != nil {

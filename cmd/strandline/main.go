@@ -57,8 +57,20 @@ Then:        strandline serve --data-dir /var/lib/strandline --bucket 's3://BUCK
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w (see %s --help)", err, c.CommandPath())}
 	})
+	group(cmd)
 	cmd.AddCommand(serveCommand(), demoCommand(), topicCommand(), segmentsCommand(), rebuildCommand(), configCommand(), versionCommand())
 	return cmd
+}
+
+// group makes a command that only holds others refuse what is none of them.
+func group(cmd *cobra.Command) {
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return c.Help()
+		}
+		return usageError{fmt.Errorf("%s: there is no command %q (see %s --help)", c.CommandPath(), args[0], c.CommandPath())}
+	}
 }
 
 // exactly is cobra.ExactArgs with an error that tells what is missing.

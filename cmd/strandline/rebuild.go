@@ -32,6 +32,9 @@ the same.`,
 				return usageError{err}
 			}
 			if data != "" {
+				if c.Flags().Changed("data-dir") {
+					return usageError{errors.New("--data and --data-dir name the same thing: give one of them")}
+				}
 				if l.DataDir, err = filepath.Abs(data); err != nil {
 					return err
 				}

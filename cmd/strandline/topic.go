@@ -31,6 +31,7 @@ func (a *adminFlags) client() *client.Client { return client.New(a.address, nil)
 
 func topicCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "topic", Short: "Create, list, describe, configure and delete topics of a running node"}
+	group(cmd)
 	cmd.AddCommand(topicCreateCommand(), topicListCommand(), topicDescribeCommand(), topicConfigCommand(), topicDeleteCommand())
 	return cmd
 }
@@ -51,7 +52,7 @@ func topicCreateCommand() *cobra.Command {
 				return err
 			}
 			req := client.NewTopic{Name: args[0], Configs: configs, CheckOnly: check}
-			if partitions != 0 {
+			if c.Flags().Changed("partitions") {
 				req.Partitions = &partitions
 			}
 			t, err := a.client().CreateTopic(c.Context(), req)
@@ -65,7 +66,7 @@ func topicCreateCommand() *cobra.Command {
 				_, err = fmt.Fprintf(c.OutOrStdout(), "topic %s could be created\n", args[0])
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "created topic %s with %d partitions, id %s\n", t.Name, t.Partitions, t.ID)
+			_, err = fmt.Fprintf(c.OutOrStdout(), "created topic %s, partitions: %d, id %s\n", t.Name, t.Partitions, t.ID)
 			return err
 		},
 	}
@@ -183,6 +184,9 @@ func topicConfigCommand() *cobra.Command {
 				if err := a.client().AlterConfigs(c.Context(), args[0], changes); err != nil {
 					return err
 				}
+				if err := warnIdle(c, &a, args[0], changes); err != nil {
+					return err
+				}
 			}
 			return showConfigs(c.Context(), c, &a, args[0])
 		},
@@ -209,6 +213,20 @@ func settingChanges(set, unset []string) (map[string]*string, error) {
 		out[name] = nil
 	}
 	return out, nil
+}
+
+// warnIdle says which of the changed settings do nothing in this version.
+func warnIdle(c *cobra.Command, a *adminFlags, topic string, changes map[string]*string) error {
+	entries, err := a.client().Configs(c.Context(), topic)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if _, changed := changes[e.Name]; changed && strings.Contains(e.Doc, "ithout effect") {
+			fmt.Fprintf(c.ErrOrStderr(), "note: %s is stored, but without effect in this version\n", e.Name)
+		}
+	}
+	return nil
 }
 
 func showConfigs(ctx context.Context, c *cobra.Command, a *adminFlags, topic string) error {
