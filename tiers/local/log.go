@@ -42,8 +42,13 @@ type Options struct {
 	// segments were in the bucket starts at the end of the remote cover, with
 	// the lineage and the producers of the last segment.
 	Empty Start
-	Now   func() time.Time
-	Log   hclog.Logger
+	// Earlier tells the lineage of the offsets below first, where the disk
+	// begins. It is asked when the leader epoch checkpoint is damaged, gone or
+	// does not reach down to the log start, before anything is changed; an error
+	// of it is that of Open. Nil, or an empty answer: nobody else knows.
+	Earlier func(first tiers.Offset) (tiers.Lineage, error)
+	Now     func() time.Time
+	Log     hclog.Logger
 }
 
 // Start is the state that an empty log begins with.

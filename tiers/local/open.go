@@ -30,8 +30,9 @@ type opening struct {
 	found   []*segment   // by base
 	began   tiers.Offset // where the lineage on disk begins, NoOffset if that is not known
 	ends    tiers.Lineage
-	decided bool   // ends is the lineage of the whole log
-	onDisk  []byte // leader-epoch-checkpoint
+	earlier tiers.Lineage // of what is below the disk, if ends does not tell
+	decided bool          // ends is the lineage of the whole log
+	onDisk  []byte        // leader-epoch-checkpoint
 }
 
 // Open opens or creates the log, recovering what was not shut down cleanly
@@ -93,7 +94,7 @@ func (p *opening) run() error {
 	if len(bases) == 0 {
 		return p.startEmpty(p.o.Empty)
 	}
-	if err := p.readLineage(); err != nil {
+	if err := p.readLineage(bases[0]); err != nil {
 		return err
 	}
 	for _, base := range bases {
@@ -205,24 +206,56 @@ func (p *opening) start() tiers.Offset {
 }
 
 // readLineage reads the epoch checkpoint. If it is damaged it is made again from
-// the batches (report 117).
-func (p *opening) readLineage() error {
-	b, err := fsys.ReadFile(p.o.FS, path.Join(p.dir, epochFile))
+// the batches (report 117), and what is below the first of them is asked for: a
+// lineage that does not reach down there would hide the bucket.
+func (p *opening) readLineage(first tiers.Offset) error {
+	file := path.Join(p.dir, epochFile)
+	b, err := fsys.ReadFile(p.o.FS, file)
 	if err != nil && !isNotExist(err) {
 		return err
 	}
 	lineage, derr := decodeEpochs(b)
 	p.ends, p.onDisk, p.decided, p.began = lineage, b, derr == nil, tiers.NoOffset
-	switch known := p.o.Empty.Lineage; {
+	if derr != nil || !p.reaches(lineage, first) {
+		if p.earlier, err = p.o.earlier(first); err != nil {
+			return err
+		}
+		p.decided = p.decided && len(p.earlier) == 0
+	}
+	switch {
+	case !p.decided && len(p.earlier) > 0:
+		p.began = p.earlier[0].Start
 	case len(lineage) > 0:
 		p.began = lineage[0].Start
-	case derr != nil && len(known) > 0:
-		p.began = known[0].Start
 	}
-	if derr != nil {
-		p.o.Log.Warn("the leader epoch checkpoint is damaged and made again from the log", "file", path.Join(p.dir, epochFile), "err", derr)
+	if !p.decided {
+		p.o.Log.Warn("the leader epoch checkpoint is damaged or too short and made again from the log", "file", file, "lineage", lineage, "below_the_disk", p.earlier, "err", derr)
 	}
 	return nil
+}
+
+// reaches reports whether l tells the epochs of all that is below first, as far
+// as it is known where the log starts.
+func (p *opening) reaches(l tiers.Lineage, first tiers.Offset) bool {
+	if p.saved.start == tiers.NoOffset || p.saved.start >= first {
+		return len(l) > 0 || first == 0
+	}
+	return len(l) > 0 && l[0].Start <= p.saved.start
+}
+
+// earlier is the lineage below first as the caller knows it.
+func (o Options) earlier(first tiers.Offset) (tiers.Lineage, error) {
+	known := o.Empty.Lineage
+	if o.Earlier != nil {
+		l, err := o.Earlier(first)
+		if err != nil {
+			return nil, err
+		}
+		if len(l) > 0 {
+			known = l
+		}
+	}
+	return known.TruncateEnd(first), nil
 }
 
 // mendLineage makes the lineage of offsets below from again, if its file did not
@@ -232,10 +265,9 @@ func (p *opening) mendLineage(from int) error {
 	if p.decided {
 		return nil
 	}
-	first := p.found[0].base
-	known := p.o.Empty.Lineage.TruncateEnd(first)
+	known := p.earlier
 	if len(known) == 0 {
-		known = p.ends.TruncateEnd(first)
+		known = p.ends.TruncateEnd(p.found[0].base)
 	}
 	p.ends = slices.Clone(known)
 	for _, s := range p.found[:from] {

@@ -122,7 +122,7 @@ func (s *state) onHole(copied tiers.Offset, next plan.CopyNext) {
 	}
 	s.holeTold = true
 	s.metrics.hole()
-	s.log.Error("the remote tier has a hole that no local segment can fill: delete the records up to its end to go on",
+	s.log.Error("the remote tier has a hole that no local segment can fill, nothing behind it is copied: restore the objects, or run strandline rebuild into an empty directory, which reports the gap",
 		"remote_end", s.view.RemoteEnd, "copied", copied, "missing", next.Hole, "local_log_start", s.view.LocalLogStart)
 }
 

@@ -107,6 +107,7 @@ func (s *state) openLocal(o opening) error {
 	log, found, err := local.Open(local.Options{
 		FS: o.deps.FS, Dir: o.deps.Dir, ID: s.id.ID, Name: s.id.Name, Gen: s.id.Gen, Config: s.config.Local,
 		Disk: o.deps.Disk, Empty: start, Now: s.now, Log: s.log,
+		Earlier: func(first tiers.Offset) (tiers.Lineage, error) { return s.earlier(o, first) },
 	})
 	if err != nil {
 		kind := tiers.KindOf(err)
@@ -146,11 +147,11 @@ func hasNoSegments(f fsys.FS, dir string, gen tiers.HistoryGen) (bool, error) {
 // startFromRemote is where a log begins whose disk is empty: at the end of the
 // remote cover, never at 0 while rows say that there are records.
 func (s *state) startFromRemote(o opening, start local.Start) (local.Start, error) {
-	tail, ok := tailOf(s.index)
+	tail, ok := tailOf(s.index, noLimit)
 	if !ok || tail.End <= start.LogStart {
 		return start, nil
 	}
-	meta, err := s.tailMeta(o, tail)
+	meta, err := s.tailMeta(o, tail, "the local log is empty, so it is not known where to go on")
 	if err != nil {
 		return start, err
 	}
@@ -162,11 +163,26 @@ func (s *state) startFromRemote(o opening, start local.Start) (local.Start, erro
 	return local.Start{LogStart: begin, At: tail.End, Lineage: meta.Lineage.TruncateStart(begin), Producers: meta.Producers}, nil
 }
 
-// tailOf is the finished segment that knows the newest of the log: of the newest
-// leader epoch the one that ends last (R4).
-func tailOf(x *remoteindex.Index) (tail tiers.RemoteSegment, ok bool) {
+// earlier is the lineage of the log below first, where the disk begins, of which
+// the disk knows no more. The companion of the last segment that begins there
+// tells; empty if there is none, so nothing below is in the bucket either.
+func (s *state) earlier(o opening, first tiers.Offset) (tiers.Lineage, error) {
+	tail, ok := tailOf(s.index, first)
+	if !ok || s.refused != nil {
+		return nil, s.refused
+	}
+	meta, err := s.tailMeta(o, tail, "the leader epochs of what is in the bucket only are lost on disk, and without them it cannot be read")
+	if err != nil {
+		return nil, err
+	}
+	return meta.Lineage, nil
+}
+
+// tailOf is the finished segment that knows the newest of the log, of those that
+// begin below limit: of the newest leader epoch the one that ends last (R4).
+func tailOf(x *remoteindex.Index, limit tiers.Offset) (tail tiers.RemoteSegment, ok bool) {
 	for row := range x.All() {
-		if row.State != tiers.CopyFinished {
+		if row.State != tiers.CopyFinished || row.Base >= limit {
 			continue
 		}
 		newer := row.Epochs.Last() > tail.Epochs.Last() || row.Epochs.Last() == tail.Epochs.Last() && row.End > tail.End
@@ -177,15 +193,15 @@ func tailOf(x *remoteindex.Index) (tail tiers.RemoteSegment, ok bool) {
 	return tail, ok
 }
 
-func (s *state) tailMeta(o opening, tail tiers.RemoteSegment) (*remote.SegmentMeta, error) {
+// tailMeta reads the companion of tail; why says what is at stake.
+func (s *state) tailMeta(o opening, tail tiers.RemoteSegment, why string) (*remote.SegmentMeta, error) {
 	if o.deps.Cache == nil {
 		return nil, tiers.E(tiers.RemoteUnavailable, "open", s.place,
 			"records up to offset %d are in a bucket and this node was started without one: set bucket", tail.End)
 	}
 	meta, err := o.deps.Cache.Meta(o.ctx, tail)
 	if err != nil {
-		return nil, tiers.E(remoteKind(err), "open", s.place,
-			"the local log is behind the bucket and the companion of the last segment cannot be read, so it is not known where to go on: %w", err)
+		return nil, tiers.E(remoteKind(err), "open", s.place, "%s: the companion of segment [%d,%d) cannot be read: %w", why, tail.Base, tail.End, err)
 	}
 	return meta, nil
 }
@@ -196,6 +212,9 @@ func (s *state) tailMeta(o opening, tail tiers.RemoteSegment) (*remote.SegmentMe
 func (s *state) contiguous(l tiers.Lineage, from, end tiers.Offset) (tiers.Offset, error) {
 	truth := remoteindex.Truth{Lineage: l, Start: from, Bound: end}
 	if _, where := s.index.Find(from, truth); where != remoteindex.Covered {
+		if s.refused != nil {
+			return from, s.refused
+		}
 		first, ok := s.index.Next(from, truth)
 		if !ok {
 			return from, tiers.E(tiers.StorageFailed, "open", s.place, "no remote segment fits the lineage %s of the last one", l)
@@ -205,8 +224,8 @@ func (s *state) contiguous(l tiers.Lineage, from, end tiers.Offset) (tiers.Offse
 	if c := s.index.Coverage(truth); c < end {
 		next, _ := s.index.Next(c, truth)
 		return from, tiers.E(tiers.StorageFailed, "open", s.place,
-			"the local log is gone and the bucket has no segment for offsets [%d,%d): bring the local log or the segments back, or raise the log start to %d to go on without them",
-			c, next.From, next.From)
+			"the local log is gone and the bucket has no segment for offsets [%d,%d): bring the local log back or restore the objects; to go on without them, run strandline rebuild into an empty directory, which reports the gap",
+			c, next.From)
 	}
 	return truth.Start, nil
 }
@@ -235,12 +254,12 @@ func (s *state) reconcile(o opening) error {
 // its tail: what the bucket holds was acknowledged, so nothing may be appended in
 // its middle.
 func (s *state) catchUp(o opening) error {
-	tail, ok := tailOf(s.index)
+	tail, ok := tailOf(s.index, noLimit)
 	end := s.local.LogEnd()
 	if !ok || tail.End <= end || s.discarded(tail, end) {
 		return nil
 	}
-	meta, err := s.tailMeta(o, tail)
+	meta, err := s.tailMeta(o, tail, "the local log is behind the bucket, so it is not known where to go on")
 	if err != nil {
 		return err
 	}
@@ -251,7 +270,7 @@ func (s *state) catchUp(o opening) error {
 	}
 	if begin > logStart && s.local.LocalLogStart() < begin && end > logStart {
 		return tiers.E(tiers.StorageFailed, "open", s.place,
-			"the local log ends at %d, the bucket goes on to %d but holds nothing below %d: bring the local log's tail back, or raise the log start to %d", end, tail.End, begin, begin)
+			"the local log ends at %d, the bucket goes on to %d but holds nothing below %d: bring the local log's tail back or restore the objects; to go on without them, run strandline rebuild into an empty directory, which reports the gap", end, tail.End, begin)
 	}
 	s.log.Warn("THE LOCAL LOG HAS LOST ITS TAIL, which the bucket has: the local log starts anew at the end of what the bucket holds",
 		"local_log_end", end, "remote_end", tail.End, "log_start", begin)
@@ -281,16 +300,9 @@ func (s *state) raiseStart() error {
 		}
 		return nil
 	}
-	if from := s.local.LocalLogStart(); start < from {
-		truth := remoteindex.Truth{Lineage: s.local.Lineage(), Start: start, Bound: noLimit}
-		if _, where := s.index.Find(start, truth); where != remoteindex.Covered {
-			if first, ok := s.index.Next(start, truth); ok && first.From < from {
-				start = first.From
-			} else {
-				start = from
-			}
-			s.log.Warn("the log starts later than the disk says: what was below is in no tier any more", "log_start", start)
-		}
+	start, err := s.pastExpired(start)
+	if err != nil {
+		return err
 	}
 	if start > s.local.LogStart() {
 		if err := s.local.RaiseLogStart(start); err != nil {
@@ -298,4 +310,26 @@ func (s *state) raiseStart() error {
 		}
 	}
 	return nil
+}
+
+// pastExpired is start, or where the log goes on if what is there is in no tier.
+// That may be concluded only from rows all of which are understood; the lineage is
+// sound, or the log would not have been opened.
+func (s *state) pastExpired(start tiers.Offset) (tiers.Offset, error) {
+	from := s.local.LocalLogStart()
+	truth := remoteindex.Truth{Lineage: s.local.Lineage(), Start: start, Bound: noLimit}
+	if start >= from {
+		return start, nil
+	}
+	if _, where := s.index.Find(start, truth); where == remoteindex.Covered {
+		return start, nil
+	}
+	if s.refused != nil {
+		return start, tiers.E(tiers.StorageFailed, "open", s.place, "the disk begins at %d, offset %d is in no tier that is understood, and the log start must not move: %w", from, start, s.refused)
+	}
+	if first, ok := s.index.Next(start, truth); ok {
+		from = min(from, first.From)
+	}
+	s.log.Warn("the log starts later than the disk says: what was below is in no tier any more", "log_start", from)
+	return from, nil
 }

@@ -269,7 +269,7 @@ func TestLostTailAboveAHole(t *testing.T) {
 	w.start()
 	_, err := Open(t.Context(), w.id, w.config, w.deps(NewPool(1)))
 	wantKind(t, err, tiers.StorageFailed)
-	if !strings.Contains(err.Error(), "raise the log start to 2") {
+	if !strings.Contains(err.Error(), "strandline rebuild") {
 		t.Fatal(err)
 	}
 	w.id.LogStart = 2 // as the error says

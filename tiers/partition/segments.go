@@ -185,8 +185,10 @@ func (s *state) onCopied(seg tiers.RemoteSegment) {
 // onIndex makes the index of the registry's rows.
 func (s *state) onIndex(rows []tiers.RemoteSegment) {
 	x, err := remoteindex.New(s.id.ID, s.id.Gen, rows)
+	s.refused = nil
 	if err != nil {
 		s.log.Error("rows of remote segments are not used", "error", err)
+		s.refused = tiers.E(tiers.StorageFailed, "read rows", s.place, "rows of remote segments cannot be used, so it is not known what the bucket holds: %w", err)
 	}
 	s.index, s.rested, s.holeTold = x, rested{}, false
 }

@@ -36,7 +36,8 @@ type state struct {
 
 	// The remote tier.
 	index     *remoteindex.Index
-	indexOld  bool // the rows may say more than index: read them again
+	refused   error // rows that index leaves out: nil if none
+	indexOld  bool  // the rows may say more than index: read them again
 	reloading bool
 	copying   *attempt // the copy under way, nil if there is none
 	copyRetry backoff
