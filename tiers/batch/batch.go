@@ -5,8 +5,9 @@
 // one (B6). Nobody owns anything here except a Decoder, which belongs to the
 // goroutine that uses it.
 //
-// Invariants: what Check lets through has Count records with offsets that are
-// dense from the base offset on, and nothing behind its last byte; what the
+// Invariants: what Check lets through claims Count offsets that are dense from the
+// base offset on, has nothing behind its last byte and, if it is not compressed,
+// room for that many records; only a Decoder looks at the records. What the
 // package allocates is bounded by the bytes it was given and by the cap of the
 // Decoder, never by a length that was read.
 package batch

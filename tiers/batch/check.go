@@ -11,11 +11,17 @@ import (
 // transactional, control. Control has a check of its own.
 const clientAttributes = 0x3f
 
+// minRecord is the least size in bytes of a record: length, attributes, timestamp
+// and offset deltas, lengths of key and value, number of headers, a byte each.
+const minRecord = 7
+
 // Check validates the one batch that b must be exactly, in the order of Kafka:
 // length, magic (UnsupportedFormat), size (MessageTooLarge), CRC
 // (CorruptMessage), count and last offset delta (InvalidRecord), codec
-// (UnsupportedCompression), control bit from a client (InvalidRecord). It
-// allocates nothing and decompresses nothing.
+// (UnsupportedCompression), control bit from a client, more records than the bytes
+// can hold, a producer id without epoch or sequence (InvalidRecord). It allocates
+// nothing and decompresses nothing, so the count of a compressed batch is not
+// compared with its bytes.
 func Check(b []byte, l Limits) (Header, error) {
 	h, err := checkFrame(b, "check batch")
 	if err != nil {
@@ -38,6 +44,10 @@ func Check(b []byte, l Limits) (Header, error) {
 		return h, tiers.E(tiers.InvalidRecord, "check batch", "", "control batches are made by the broker only")
 	case h.Attributes&^clientAttributes != 0:
 		return h, tiers.E(tiers.InvalidRecord, "check batch", "", "attributes %#x have bits that are not for clients", uint16(h.Attributes))
+	case h.Codec() == None && int64(h.Count) > (h.Size()-HeaderSize)/minRecord:
+		return h, tiers.E(tiers.InvalidRecord, "check batch", "", "%d records in %d bytes, each takes %d at least", h.Count, h.Size()-HeaderSize, minRecord)
+	case h.ProducerID >= 0 && (h.BaseSequence < 0 || h.ProducerEpoch < 0):
+		return h, tiers.E(tiers.InvalidRecord, "check batch", "", "producer %d sends epoch %d and sequence %d, neither may be negative", h.ProducerID, h.ProducerEpoch, h.BaseSequence)
 	}
 	return h, nil
 }

@@ -28,6 +28,25 @@ func attributes(v uint16) func([]byte) {
 	return func(b []byte) { binary.BigEndian.PutUint16(b[atAttributes:], v) }
 }
 
+func put16(at int, v int16) func([]byte) {
+	return func(b []byte) { binary.BigEndian.PutUint16(b[at:], uint16(v)) }
+}
+
+func put64(at int, v int64) func([]byte) {
+	return func(b []byte) { binary.BigEndian.PutUint64(b[at:], uint64(v)) }
+}
+
+// bare is a batch that claims count records and has size bytes for them.
+func bare(tb testing.TB, count int32, size int) []byte {
+	tb.Helper()
+	b := append(build(tb, Builder{ProducerID: -1}, sample(3))[:HeaderSize:HeaderSize], make([]byte, size)...)
+	put32(atLength, int32(len(b)-12))(b)
+	put32(atCount, count)(b)
+	put32(atLastOffsetDelta, count-1)(b)
+	sign(b)
+	return b
+}
+
 func TestCheckRefuses(t *testing.T) {
 	good := build(t, Builder{ProducerID: -1}, sample(3))
 	size := int32(len(good))
@@ -56,6 +75,12 @@ func TestCheckRefuses(t *testing.T) {
 		{"offset too many", bent(t, put32(atLastOffsetDelta, 3)), 0, tiers.InvalidRecord},
 		{"negative last offset", bent(t, put32(atLastOffsetDelta, -1)), 0, tiers.InvalidRecord},
 		{"last offset that wraps", bent(t, func(b []byte) { put32(atLastOffsetDelta, math.MaxInt32)(b); put32(atCount, math.MinInt32)(b) }), 0, tiers.InvalidRecord},
+		{"more records than bytes", bare(t, 1, 0), 0, tiers.InvalidRecord},
+		{"2^31-1 records in a header", bare(t, math.MaxInt32, 0), 0, tiers.InvalidRecord},
+		{"a record of 6 bytes", bare(t, 1, minRecord-1), 0, tiers.InvalidRecord},
+		{"two records in 13 bytes", bare(t, 2, 2*minRecord-1), 0, tiers.InvalidRecord},
+		{"negative sequence", bent(t, func(b []byte) { put64(atProducerID, 7)(b); put16(atProducerEpoch, 0)(b); put32(atBaseSequence, -1)(b) }), 0, tiers.InvalidRecord},
+		{"negative producer epoch", bent(t, func(b []byte) { put64(atProducerID, 7)(b); put16(atProducerEpoch, -1)(b); put32(atBaseSequence, 0)(b) }), 0, tiers.InvalidRecord},
 		{"codec 5", bent(t, attributes(5)), 0, tiers.UnsupportedCompression},
 		{"codec 7", bent(t, attributes(7)), 0, tiers.UnsupportedCompression},
 		{"control", bent(t, attributes(32)), 0, tiers.InvalidRecord},
@@ -64,6 +89,19 @@ func TestCheckRefuses(t *testing.T) {
 	} {
 		if _, err := Check(c.b, Limits{MaxBytes: c.max}); tiers.KindOf(err) != c.want {
 			t.Errorf("%s: %v, want %s", c.name, err, c.want)
+		}
+	}
+	for name, b := range map[string][]byte{
+		"as many records as fit": bare(t, 2, 2*minRecord),
+		"a compressed batch":     func() []byte { b := bare(t, 1000, 20); attributes(uint16(Zstd))(b); sign(b); return b }(),
+		"the first batch of a producer": bent(t, func(b []byte) {
+			put64(atProducerID, 0)(b)
+			put16(atProducerEpoch, 0)(b)
+			put32(atBaseSequence, 0)(b)
+		}),
+	} {
+		if _, err := Check(b, Limits{}); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if _, err := Check(good, Limits{MaxBytes: int64(size)}); err != nil {
