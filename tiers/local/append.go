@@ -230,6 +230,7 @@ func (l *Log) Roll() error {
 	if err := l.writeSideFiles(old); err != nil {
 		return err
 	}
+	l.ExpireProducers()
 	if err := l.writeSnapshot(l.end, l.prods.snapshot()); err != nil {
 		return err
 	}
@@ -294,6 +295,7 @@ func (l *Log) settle() error {
 	if err := l.writeSideFiles(l.active()); err != nil {
 		return err
 	}
+	l.ExpireProducers()
 	if err := l.writeSnapshot(l.end, l.prods.snapshot()); err != nil {
 		return err
 	}

@@ -29,6 +29,11 @@ type Disk struct {
 	files   handles
 	windows windows
 
+	// Buffers is memory for those who gather batches before they append them,
+	// shared by all logs of the disk: one buffer for each that writes now, none
+	// for those that rest.
+	Buffers Buffers
+
 	mu      sync.Mutex
 	parts   map[tiers.PartitionID]*diskEntry
 	written [3][]byte // what each checkpoint file holds, nil: not known

@@ -25,6 +25,9 @@ type Config struct {
 	SegmentAge    time.Duration // segment.ms
 	IndexBytes    int64         // segment.index.bytes
 	IndexInterval int64         // index.interval.bytes
+	// ProducerExpiry is how long a producer that writes nothing is remembered
+	// (producer.id.expiration.ms). 0: 24 hours.
+	ProducerExpiry time.Duration
 }
 
 // Options say which log to open and how.

@@ -249,6 +249,24 @@ func (p *Producers) Expire(before time.Time) int {
 	return n - len(p.byID)
 }
 
+// Len is the number of producers that are remembered.
+func (p *Producers) Len() int { return len(p.byID) }
+
+// producerExpiry is how long a producer is remembered after its last write unless
+// Config says: the default of Kafka's producer.id.expiration.ms.
+const producerExpiry = 24 * time.Hour
+
+// ExpireProducers forgets the producers that have written nothing for
+// Config.ProducerExpiry, and returns how many. Every snapshot does it first, so
+// that none brings them back.
+func (l *Log) ExpireProducers() int {
+	after := l.o.Config.ProducerExpiry
+	if after <= 0 {
+		after = producerExpiry
+	}
+	return l.prods.Expire(l.o.Now().Add(-after))
+}
+
 // snapshot is the content of a .snapshot file, by producer id.
 func (p *Producers) snapshot() []byte {
 	var entries []snapshotEntry

@@ -148,6 +148,42 @@ func TestProducersExpire(t *testing.T) {
 	}
 }
 
+// A producer that is silent for longer than Config.ProducerExpiry is in no
+// snapshot that a roll or a clean stop makes (producer.id.expiration.ms).
+func TestExpiredProducersAreInNoSnapshot(t *testing.T) {
+	for _, how := range []string{"roll", "clean"} {
+		n := newNode(t, mem.New())
+		l := n.open()
+		must(t, put(l, build(t, batch.Builder{LeaderEpoch: 1, ProducerID: 7}, l.LogEnd(), 1)))
+		n.clock.t = n.clock.t.Add(24 * time.Hour)
+		must(t, put(l, build(t, batch.Builder{LeaderEpoch: 1, ProducerID: 8}, l.LogEnd(), 1)))
+		if got := l.ExpireProducers(); got != 0 || l.Producers().Len() != 2 {
+			t.Errorf("%s: %d expired after just a day", how, got)
+		}
+		n.clock.t = n.clock.t.Add(time.Millisecond)
+		if how == "roll" {
+			must(t, l.Roll())
+			if l.Producers().Len() != 1 {
+				t.Errorf("%d producers after the roll, want 1", l.Producers().Len())
+			}
+		}
+		must(t, l.Close())
+		must(t, n.disk.Close())
+		l = n.open()
+		if p := l.Producers(); p.Len() != 1 || p.byID[8] == nil {
+			t.Errorf("%s: %v after the next start", how, p.byID)
+		}
+		n.conf.ProducerExpiry = time.Hour
+		l.Configure(n.conf)
+		n.clock.t = n.clock.t.Add(time.Hour + 1)
+		if l.ExpireProducers() != 1 {
+			t.Errorf("%s: the setting does not count", how)
+		}
+		must(t, l.Close())
+		must(t, n.disk.Close())
+	}
+}
+
 // The last five batches of a producer are known after a clean stop, after a crash
 // in the middle of a segment, and after a crash right after a roll.
 func TestProducersSurviveRestart(t *testing.T) {

@@ -172,6 +172,7 @@ type gathered struct {
 	start   tiers.Offset   // log end when the step began
 	next    tiers.Offset   // offset of the next batch
 	data    []byte         // stamped batches not yet written, one after the other
+	group   *[]byte        // the memory of data if there is more than one
 	headers []batch.Header // theirs
 	calls   []*appendCall  // theirs
 	written []*appendCall  // in the log, not yet promised
@@ -231,11 +232,12 @@ func (s *state) stamp(g *gathered, c *appendCall) {
 	case 1:
 		g.data = c.data // the only one most of the time: no copy
 	case 2:
-		s.group = append(append(s.group[:0], g.data...), c.data...)
-		g.data = s.group
+		g.group = s.buffers.Get()
+		*g.group = append(append((*g.group)[:0], g.data...), c.data...)
+		g.data = *g.group
 	default:
-		s.group = append(s.group, c.data...)
-		g.data = s.group
+		*g.group = append(*g.group, c.data...)
+		g.data = *g.group
 	}
 }
 
@@ -261,7 +263,10 @@ func (s *state) onWrite(g *gathered) {
 	} else {
 		g.written = append(g.written, g.calls...)
 	}
-	g.data, g.headers, g.calls = nil, nil, nil
+	if g.group != nil {
+		s.buffers.Put(g.group)
+	}
+	g.data, g.group, g.headers, g.calls = nil, nil, nil, nil
 }
 
 // onCommit does what the ack mode asks before the promises are kept. If it

@@ -72,7 +72,7 @@ func newState(id Identity, c Config, d Deps) *state {
 	s := &state{
 		id: id, place: id.Name.String(), cluster: d.Cluster, bucket: d.Cache != nil,
 		now: d.Now, newID: d.NewID, jitter: d.Jitter, log: d.Log.With("partition", id.Name.String()), metrics: d.Metrics,
-		config: c, history: newHistory(d.NewID()), incarnation: 1,
+		config: c, history: newHistory(d.NewID()), incarnation: 1, buffers: &d.Disk.Buffers,
 	}
 	if s.jitter == nil {
 		s.jitter = someOf

@@ -32,7 +32,8 @@ type state struct {
 	committed   tiers.Offset // the high watermark; see marks
 	flushAt     time.Time    // of AckInterval: when to sync next; zero: nothing to sync
 	rollRetry   backoff      // of a roll by age
-	group       []byte       // memory of the batches of one write; not larger than drainBytes and a batch
+	expireAt    time.Time    // when to look for producers to forget; zero: at once
+	buffers     *local.Buffers
 
 	// The remote tier.
 	index     *remoteindex.Index
@@ -153,6 +154,9 @@ func (s *state) untilWake() time.Duration {
 			wake = min(wake, at.Sub(now))
 		}
 	}
+	if s.local.Producers().Len() > 0 {
+		wake = min(wake, s.expireAt.Sub(now))
+	}
 	for _, at := range []time.Time{s.copyRetry.at, s.undo.retry.at} {
 		if at.After(s.plannedAt) {
 			wake = min(wake, at.Sub(now))
@@ -170,8 +174,16 @@ func (s *state) onTick() {
 	if !s.flushAt.IsZero() && !now.Before(s.flushAt) {
 		_ = s.sync() // the error is in s.failed, and so in the View
 	}
+	if !now.Before(s.expireAt) {
+		s.local.ExpireProducers()
+		s.expireAt = now.Add(expiryInterval)
+	}
 	s.onRollDue(now)
 }
+
+// expiryInterval is how often producers are looked through, as in Kafka
+// (producer.id.expiration.check.interval.ms).
+const expiryInterval = 10 * time.Minute
 
 // backoff is when to try again, and how often it failed in a row.
 type backoff struct {
