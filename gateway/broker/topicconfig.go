@@ -75,7 +75,7 @@ func segmentSettings() []TopicSetting {
 
 func messageSettings() []TopicSetting {
 	return []TopicSetting{
-		integer("max.message.bytes", "message.max.bytes", TypeInt, "1048588", 0, math.MaxInt32,
+		integer("max.message.bytes", "message.max.bytes", TypeInt, "1048588", 1, math.MaxInt32,
 			"Largest record batch that is accepted, compressed as it comes.",
 			func(c *partition.Config, n int64) { c.MaxMessageBytes = n }),
 		oneOf("message.timestamp.type", "log.message.timestamp.type", "CreateTime", []string{"CreateTime", "LogAppendTime"},

@@ -131,6 +131,7 @@ func TestBadSettingsAreRefusedWithAReason(t *testing.T) {
 		"no bucket":       {without, map[string]string{"remote.storage.enable": "true"}, "no bucket"},
 		"not a number":    {with, map[string]string{"segment.bytes": "1MiB"}, "not a whole number"},
 		"below":           {with, map[string]string{"segment.bytes": "13"}, "not in range: 14 to 2147483647"},
+		"no message":      {with, map[string]string{"max.message.bytes": "0"}, "not in range: 1 to 2147483647"},
 		"above":           {with, map[string]string{"segment.bytes": "2147483648"}, "not in range"},
 		"overflow":        {with, map[string]string{"retention.ms": "9223372036854775808"}, "not a whole number"},
 		"below -1":        {with, map[string]string{"retention.ms": "-2"}, "not in range: at least -1"},
