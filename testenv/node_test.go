@@ -10,6 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/strandline-io/strandline/testenv"
+	"github.com/strandline-io/strandline/tiers/fsys"
+	"github.com/strandline-io/strandline/tiers/fsys/mem"
 	"github.com/strandline-io/strandline/tiers/remote"
 	"github.com/strandline-io/strandline/tiers/remote/memory"
 )
@@ -196,6 +198,78 @@ func TestClonedDirectory(t *testing.T) {
 	if _, err := testenv.Open(t, original.Config, disk, original.Bucket); err == nil || !strings.Contains(err.Error(), "take-over") {
 		t.Fatalf("two directories use one bucket in turn: %v", err)
 	}
+}
+
+// TestLocalFilesRemoved: a copied segment in the middle, or all of them, vanish from
+// the disk or are emptied while the node is down. The bucket has them: nothing is
+// skipped.
+func TestLocalFilesRemoved(t *testing.T) {
+	for name, damage := range map[string]func(fs *mem.FS, logs []string) error{
+		"middle removed":  func(fs *mem.FS, logs []string) error { return fs.Remove(logs[2]) },
+		"first removed":   func(fs *mem.FS, logs []string) error { return fs.Remove(logs[0]) },
+		"middle emptied":  func(fs *mem.FS, logs []string) error { return fsys.WriteFileAtomic(fs, logs[1], nil, 0o600) },
+		"one for another": func(fs *mem.FS, logs []string) error { return fs.Rename(logs[1], logs[2]) },
+		"a byte flipped": func(fs *mem.FS, logs []string) error {
+			b, err := fsys.ReadFile(fs, logs[1])
+			if err != nil {
+				return err
+			}
+			b[len(b)-3] ^= 4
+			return fsys.WriteFileAtomic(fs, logs[1], b, 0o600)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := testenv.Start(t)
+			n.CreateTopic("log", 1, settings())
+			write(t, n, 0, 140)
+			ctx, cancel := n.Context()
+			defer cancel()
+			if err := errors.Join(n.Admin().Roll(ctx, "log", 0), n.Admin().Copy(ctx, "log", 0, true)); err != nil {
+				t.Fatal(err)
+			}
+			write(t, n, 140, 5)
+			n.Shutdown()
+			logs := logFiles(t, n.FS)
+			if len(logs) < 6 {
+				t.Fatal(logs)
+			}
+			if err := damage(n.FS, logs); err != nil {
+				t.Fatal(err)
+			}
+			again, err := testenv.Open(t, n.Config, n.FS, n.Bucket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			expect(t, again, 145)
+			write(t, again, 145, 5)
+			expect(t, again, 150)
+		})
+	}
+}
+
+// logFiles are the .log files of the only partition, in order.
+func logFiles(t *testing.T, files *mem.FS) (logs []string) {
+	t.Helper()
+	parts, err := files.ReadDir(testenv.DataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range parts {
+		if !p.IsDir() {
+			continue
+		}
+		dir := testenv.DataDir + "/" + p.Name() + "/h1"
+		segments, err := files.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range segments {
+			if strings.HasSuffix(s.Name(), ".log") {
+				logs = append(logs, dir+"/"+s.Name())
+			}
+		}
+	}
+	return logs
 }
 
 func rebuiltEnd(t *testing.T, n *testenv.Node) int64 {

@@ -65,7 +65,7 @@ func TestGoldenFiles(t *testing.T) {
 	checkGolden(t, goldenProducer, snapEntries, encodeSnapshot, decodeSnapshot)
 	checkGolden(t, epochFile, epochEntries, encodeEpochs, decodeEpochs)
 	checkGolden(t, recoveryPointFile, offsetEntries, encodeOffsets, decodeOffsets)
-	checkGolden(t, metadataFile, metadata{topicA, 2}, metadata.encode, decodeMetadata)
+	checkGolden(t, metadataFile, metadata{topicA, 2, 5}, metadata.encode, decodeMetadata)
 }
 
 // A snapshot goes through the producer state and comes out as it was: also the

@@ -16,14 +16,16 @@ import (
 type metadata struct {
 	topic tiers.TopicID
 	gen   tiers.HistoryGen
+	index int32 // of the partition; -1: the file does not tell, as Kafka's
 }
 
 func (m metadata) encode() []byte {
-	return fmt.Appendf(nil, "version: 0\ntopic_id: %s\nhistory_gen: %d\n", m.topic, m.gen)
+	return fmt.Appendf(nil, "version: 0\ntopic_id: %s\nhistory_gen: %d\npartition: %d\n", m.topic, m.gen, m.index)
 }
 
 func decodeMetadata(b []byte) (m metadata, err error) {
 	version := ""
+	m.index = -1
 	for line := range strings.Lines(string(b)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		switch key {
@@ -35,6 +37,10 @@ func decodeMetadata(b []byte) (m metadata, err error) {
 			var n int64
 			n, err = strconv.ParseInt(value, 10, 32)
 			m.gen = tiers.HistoryGen(n)
+		case "partition":
+			var n int64
+			n, err = strconv.ParseInt(value, 10, 32)
+			m.index = int32(n)
 		}
 		if err != nil {
 			return metadata{}, err
@@ -54,7 +60,7 @@ func decodeMetadata(b []byte) (m metadata, err error) {
 // partition too.
 func claimDir(o Options) error {
 	name := path.Join(o.Dir, metadataFile)
-	want := metadata{o.ID.Topic, o.Gen}
+	want := metadata{o.ID.Topic, o.Gen, o.ID.Index}
 	b, err := fsys.ReadFile(o.FS, name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return tiers.E(tiers.StorageFailed, "read", name, "%w", err)
@@ -68,6 +74,8 @@ func claimDir(o Options) error {
 			return nil
 		case have.topic != want.topic:
 			return tiers.E(tiers.InconsistentTopicID, "open log", o.Dir, "the folder belongs to topic id %s, not %s: move it away", have.topic, want.topic)
+		case have.index >= 0 && have.index != want.index:
+			return tiers.E(tiers.InconsistentTopicID, "open log", o.Dir, "the folder belongs to partition %d, not %d: folders were swapped or copied; put them back", have.index, want.index)
 		case have.gen > want.gen:
 			return tiers.E(tiers.StaleFence, "open log", o.Dir, "the folder is at history %d, asked for was %d", have.gen, want.gen)
 		}

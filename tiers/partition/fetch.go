@@ -9,6 +9,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/strandline-io/strandline/remoteindex"
 	"github.com/strandline-io/strandline/tiers"
 	"github.com/strandline-io/strandline/tiers/batch"
 	"github.com/strandline-io/strandline/tiers/local"
@@ -93,7 +94,13 @@ func (o *Owner) readUnder(ctx context.Context, v *View, r ReadRequest) (ReadResu
 	case plan.Diverging:
 		res.Diverging = &EpochEnd{p.Epoch, p.End}
 	case plan.Local:
-		return o.readLocal(v, r, p.From, p.End)
+		res, err := o.readLocal(v, r, p.From, p.End)
+		if err != nil && !r.LocalOnly {
+			if copied, ok := o.readInstead(ctx, v, r, p.End); ok {
+				return copied, nil
+			}
+		}
+		return res, err
 	case plan.Remote:
 		if !r.LocalOnly {
 			return o.readTiers(ctx, v, r, p.End)
@@ -135,6 +142,18 @@ func (o *Owner) admit(op string, v *View, current tiers.LeaderEpoch) error {
 }
 
 // readLocal reads from disk.
+// readInstead reads the copy of what cannot be read on disk. The same offset is
+// served from the other tier; nothing is skipped. ok is false if there is no copy
+// or it cannot be read either: then the local error counts.
+func (o *Owner) readInstead(ctx context.Context, v *View, r ReadRequest, end tiers.Offset) (res ReadResult, ok bool) {
+	piece, where := v.index.Find(r.From, v.truth())
+	if where != remoteindex.Covered {
+		return res, false
+	}
+	res, found, err := o.readPiece(ctx, v, r, piece, end)
+	return res, err == nil && found
+}
+
 func (o *Owner) readLocal(v *View, r ReadRequest, from, end tiers.Offset) (ReadResult, error) {
 	res := ReadResult{View: v}
 	records, err := v.files.Read(from, end, r.MaxBytes, r.MinOne, r.Alloc)

@@ -236,6 +236,9 @@ func (s *state) reconcile(o opening) error {
 	if err := s.catchUp(o); err != nil {
 		return err
 	}
+	if err := s.distrust(); err != nil {
+		return err
+	}
 	if err := s.raiseStart(); err != nil {
 		return err
 	}
@@ -292,6 +295,10 @@ func (s *state) discarded(tail tiers.RemoteSegment, end tiers.Offset) bool {
 // what is in no tier any more (report 057).
 func (s *state) raiseStart() error {
 	start := max(s.local.LogStart(), s.id.LogStart)
+	if start > s.local.LogEnd() && s.id.LogStart <= s.local.LogEnd() {
+		return tiers.E(tiers.StorageFailed, "open", s.place,
+			"log-start-offset-checkpoint says that the log starts at %d, above its end at %d: the file is damaged; remove the partition's line", start, s.local.LogEnd())
+	}
 	if start > s.local.LogEnd() {
 		s.log.Warn("the log starts above the end of the local log, which starts anew there", "log_start", start, "local_log_end", s.local.LogEnd())
 		s.incarnation++
