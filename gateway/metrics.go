@@ -8,9 +8,9 @@ import (
 
 // health is a collector of what the broker says of itself when it is asked.
 type health struct {
-	broker                                           *broker.Broker
-	build, partitions, topics, fenced, behind, stamp *prometheus.Desc
-	version                                          string
+	broker                                                    *broker.Broker
+	build, partitions, topics, fenced, claimed, behind, stamp *prometheus.Desc
+	version                                                   string
 }
 
 func healthMetrics(b *broker.Broker, version string) prometheus.Collector {
@@ -24,6 +24,7 @@ func healthMetrics(b *broker.Broker, version string) prometheus.Collector {
 		topics:     desc("topics", "Topics."),
 		partitions: desc("partitions", "Partitions by state: online, opening, offline.", "state"),
 		fenced:     desc("fenced", "1 once this node has lost its claim on the bucket."),
+		claimed:    desc("claim_checked_timestamp_seconds", "When the claim on the bucket was last read and this node's, in seconds since 1970."),
 		behind:     desc("journal_behind", "1 while a change of topics is not in the bucket yet."),
 		stamp:      desc("meta_snapshot_timestamp_seconds", "When the control plane was last written to the bucket, in seconds since 1970."),
 	}
@@ -31,7 +32,7 @@ func healthMetrics(b *broker.Broker, version string) prometheus.Collector {
 
 // Describe sends the descriptions.
 func (h *health) Describe(c chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{h.build, h.partitions, h.topics, h.fenced, h.behind, h.stamp} {
+	for _, d := range []*prometheus.Desc{h.build, h.partitions, h.topics, h.fenced, h.claimed, h.behind, h.stamp} {
 		c <- d
 	}
 }
@@ -55,6 +56,9 @@ func (h *health) Collect(c chan<- prometheus.Metric) {
 	gauge(h.partitions, float64(len(now.Offline)), "offline")
 	gauge(h.fenced, flag(now.Fenced != nil))
 	gauge(h.behind, flag(now.Publishing != nil))
+	if !now.ClaimAt.IsZero() {
+		gauge(h.claimed, float64(now.ClaimAt.UnixMilli())/1000)
+	}
 	if !now.SnapshotAt.IsZero() {
 		gauge(h.stamp, float64(now.SnapshotAt.UnixMilli())/1000)
 	}

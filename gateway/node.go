@@ -65,6 +65,7 @@ type Node struct {
 	bucket  remote.Bucket // nil: none
 	cache   *remote.Cache // nil: no bucket
 	claim   *control.Claim
+	claimAt time.Time // when it was taken
 	journal *control.Journal
 	session control.Session
 	cluster string

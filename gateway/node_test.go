@@ -241,7 +241,7 @@ func TestHealthFollowsTheLifeOfANode(t *testing.T) {
 			t.Errorf("metric %s does not start with strandline_", f.GetName())
 		}
 	}
-	for _, name := range []string{"strandline_build_info", "strandline_partitions", "strandline_fenced", "strandline_object_requests_total"} {
+	for _, name := range []string{"strandline_build_info", "strandline_partitions", "strandline_fenced", "strandline_claim_checked_timestamp_seconds", "strandline_object_requests_total"} {
 		if !found[name] {
 			t.Errorf("metric %s is missing", name)
 		}

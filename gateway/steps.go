@@ -43,7 +43,7 @@ func (n *Node) openDisk(context.Context) error {
 // holds a cluster: it would begin an empty cluster next to one whose local disk
 // was lost.
 func (n *Node) checkNewcomer(ctx context.Context) error {
-	if n.bucket == nil || n.d.Store != nil {
+	if n.d.Store != nil {
 		return nil
 	}
 	_, err := n.d.FS.Stat(n.controlPath())
@@ -53,6 +53,9 @@ func (n *Node) checkNewcomer(ctx context.Context) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return tiers.E(tiers.StorageFailed, "start", n.controlPath(), "%w", err)
 	}
+	if err := n.checkNoPartitions(); err != nil || n.bucket == nil {
+		return err
+	}
 	rec, ok, err := control.ReadClaim(ctx, n.bucket)
 	if err != nil {
 		return tiers.E(tiers.RemoteUnavailable, "start", n.bucket.String(), "read the claim: %w", err)
@@ -61,6 +64,23 @@ func (n *Node) checkNewcomer(ctx context.Context) error {
 		return tiers.E(tiers.Conflict, "start", n.c.DataDir,
 			"the data directory is empty and the bucket %s holds cluster %s: run `strandline rebuild --bucket URL --data %s` to bring it back, or choose another bucket prefix for a new cluster",
 			n.bucket, rec.Cluster, n.c.DataDir)
+	}
+	return nil
+}
+
+// checkNoPartitions refuses a data directory that has lost its control plane: a
+// new one would know nothing of the partitions whose folders are there.
+func (n *Node) checkNoPartitions() error {
+	entries, err := n.d.FS.ReadDir(n.c.DataDir)
+	if err != nil {
+		return tiers.E(tiers.StorageFailed, "start", n.c.DataDir, "%w", err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && e.Name() != "lost+found" {
+			return tiers.E(tiers.StorageFailed, "start", n.c.DataDir,
+				"%s is missing, but there are folders of partitions (%s): put the file back; or, if the node has a bucket, "+
+					"run `strandline rebuild --bucket URL --data OTHER` into another, empty directory, which brings back what was copied", ControlFile, e.Name())
+		}
 	}
 	return nil
 }
@@ -120,6 +140,7 @@ func (n *Node) takeClaim(ctx context.Context) error {
 			return err
 		}
 	}
+	n.claimAt = n.d.Now()
 	claim, err := control.AcquireClaim(ctx, n.bucket, o)
 	if err != nil {
 		return err
@@ -198,6 +219,7 @@ func (n *Node) openBroker(ctx context.Context) error {
 	if n.bucket != nil { // a nil pointer in an interface would not be nil
 		o.Journal, o.Claim, o.Cache = n.journal, n.claim, n.cache
 		o.SnapshotAt = n.d.Now() // openSession has written one
+		o.ClaimAt = n.claimAt
 	}
 	b, err := broker.Open(ctx, o)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -411,6 +412,14 @@ func TestOfflinePartitionIsAWarning(t *testing.T) {
 	}
 	_, err = r.client.Segments(t.Context(), "bad", 0)
 	wantProblem(t, "segments", err, http.StatusServiceUnavailable, "bad sector")
+}
+
+// TestClaimThatCannotBeReadIsAWarning: it proves nothing, so clients stay.
+func TestClaimThatCannotBeReadIsAWarning(t *testing.T) {
+	h := broker.Health{Unclaimed: errors.New("three misses"), Publishing: errors.New("behind"), Offline: []string{"orders-0"}}
+	if got := warnings(h); !slices.Equal(got, []string{"behind", "three misses", "orders-0"}) {
+		t.Errorf("got %q", got)
+	}
 }
 
 func TestMetricsAndConfig(t *testing.T) {

@@ -58,9 +58,12 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) error {
 
 // warnings are what is wrong without a reason to take all clients away.
 func warnings(h broker.Health) []string {
-	out := make([]string, 0, len(h.Offline)+1)
+	out := make([]string, 0, len(h.Offline)+2)
 	if h.Publishing != nil {
 		out = append(out, h.Publishing.Error())
+	}
+	if h.Unclaimed != nil {
+		out = append(out, h.Unclaimed.Error())
 	}
 	return append(out, h.Offline...)
 }

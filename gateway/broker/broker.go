@@ -78,9 +78,10 @@ type Options struct {
 	OpenAtOnce      int           // partitions that recover at the same time; 0: 8
 	ClaimEvery      time.Duration // how often the claim is read again; 0: 10 s
 	SnapshotEvery   time.Duration // how often the control plane goes to the bucket; 0: 5 min
-	CheckpointEvery time.Duration // how often the recovery points are written; 0: 60 s
+	CheckpointEvery time.Duration // how often the recovery points are written; 0: 5 s
 
 	SnapshotAt time.Time // of the snapshot that the caller has written
+	ClaimAt    time.Time // when the caller took the claim
 
 	NewID func() tiers.SegmentID // nil: random
 	Now   func() time.Time       // nil: time.Now
@@ -91,7 +92,7 @@ func (o Options) withDefaults() Options {
 	orElse(&o.DefaultPartitions, 1)
 	orElse(&o.ClaimEvery, 10*time.Second)
 	orElse(&o.SnapshotEvery, 5*time.Minute)
-	orElse(&o.CheckpointEvery, time.Minute)
+	orElse(&o.CheckpointEvery, 5*time.Second)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -135,6 +136,7 @@ type Broker struct {
 	burials    chan struct{}               // asks for a look at doomed segments
 	publishing atomic.Pointer[tiers.Error] // why the last change is not in the bucket yet
 	snapshotAt atomic.Pointer[time.Time]
+	claim      claimWatch
 }
 
 // Open reads the topics and starts to open their partitions. It does not wait
@@ -159,6 +161,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	b.life, b.endLife = context.WithCancel(context.WithoutCancel(ctx))
 	b.catalog.Store(newCatalog(nil))
 	b.snapshotAt.Store(&o.SnapshotAt)
+	b.claim.at = o.ClaimAt
 	if err := b.start(ctx); err != nil {
 		b.endLife()
 		return nil, err

@@ -6,6 +6,8 @@ import "time"
 type Health struct {
 	Fenced     error     // the claim was lost: nothing is served
 	Publishing error     // why the last change of topics is not in the bucket yet
+	ClaimAt    time.Time // when the claim was last seen to be ours; zero: never read yet, or no bucket
+	Unclaimed  error     // why it is not known whether the claim is ours still: it could not be read, several times
 	SnapshotAt time.Time // of the last snapshot in the bucket; zero: none is known
 	Opening    int       // partitions that were not tried yet
 	Partitions int       // all of them
@@ -15,6 +17,7 @@ type Health struct {
 // Health looks at every partition.
 func (b *Broker) Health() Health {
 	h := Health{Offline: []string{}, SnapshotAt: *b.snapshotAt.Load()}
+	h.ClaimAt, h.Unclaimed = b.claim.report()
 	if e := b.fenced.Load(); e != nil {
 		h.Fenced = e
 	}

@@ -38,8 +38,19 @@ type slot struct {
 // slotState is either an owner or the reason why there is none.
 type slotState struct {
 	owner   *partition.Owner
+	leaving *partition.Owner // closes still; look-ups see err
 	err     error
 	offline bool // could not be opened, as opposed to not yet or no longer
+}
+
+// fence stops whatever owner there is. It waits for nobody: whoever holds a
+// slot's lock may be waiting for a disk that hangs.
+func (st *slotState) fence(reason error) {
+	for _, o := range []*partition.Owner{st.owner, st.leaving} {
+		if o != nil {
+			o.Fence(reason)
+		}
+	}
 }
 
 func (b *Broker) newSlot(t control.Topic, p control.Partition, c partition.Config) *slot {
@@ -120,13 +131,15 @@ func (b *Broker) serve(ctx context.Context, s *slot, owner *partition.Owner, ope
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state.Store(&slotState{owner: owner})
+	// Broker.Fence sets fenced first and then looks at the slots; here the owner
+	// is shown first: one of the two sees the other.
+	if reason := b.fenced.Load(); reason != nil {
+		owner.Fence(reason)
+	}
 	if s.config != opened {
 		if err := owner.Configure(ctx, s.config); err != nil {
 			b.o.Log.Error("partition runs with old settings", "partition", s.identity.Name.String(), "err", err)
 		}
-	}
-	if reason := b.fenced.Load(); reason != nil {
-		owner.Fence(reason)
 	}
 }
 
@@ -167,7 +180,7 @@ func (s *slot) close(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.state.Load().owner
-	s.state.Store(&slotState{err: tiers.E(tiers.NotLeader, "find partition", s.identity.Name.String(), "it is closed")})
+	s.state.Store(&slotState{leaving: o, err: tiers.E(tiers.NotLeader, "find partition", s.identity.Name.String(), "it is closed")})
 	if o == nil {
 		return nil
 	}

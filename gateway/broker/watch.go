@@ -21,23 +21,6 @@ func every(ctx context.Context, interval time.Duration, f func(context.Context))
 	}
 }
 
-// watchClaim reads the claim again and again. A bucket that cannot be reached
-// proves nothing: only a claim that is somebody else's fences.
-func (b *Broker) watchClaim(ctx context.Context) {
-	every(ctx, b.o.ClaimEvery, func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, b.o.ClaimEvery)
-		defer cancel()
-		err := b.o.Claim.Check(ctx)
-		switch {
-		case err == nil || ctx.Err() != nil:
-		case tiers.KindOf(err) == tiers.StaleFence:
-			b.Fence(err)
-		default:
-			b.o.Log.Warn("cannot read the claim", "err", err)
-		}
-	})
-}
-
 // Fence stops this node from acknowledging or answering anything from now on,
 // because its hold on the bucket was lost. Only Close remains.
 func (b *Broker) Fence(reason error) {
@@ -48,11 +31,7 @@ func (b *Broker) Fence(reason error) {
 	b.o.Log.Error("FENCED: another start has taken over the bucket. This node stops serving. "+
 		"If that was not meant to be, two nodes share one bucket prefix: stop both, then start the one that should stay", "err", reason)
 	for _, s := range b.Catalog().slots() {
-		s.mu.Lock()
-		if o := s.state.Load().owner; o != nil {
-			o.Fence(e)
-		}
-		s.mu.Unlock()
+		s.state.Load().fence(e)
 	}
 }
 
