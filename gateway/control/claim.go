@@ -196,7 +196,8 @@ func readClaim(ctx context.Context, b remote.Bucket) (ClaimRecord, string, error
 	}
 	rec, err := decodeClaim(raw)
 	if err != nil {
-		return ClaimRecord{}, "", tiers.E(tiers.CorruptMessage, "read claim", b.String(), "%w", err)
+		return ClaimRecord{}, "", tiers.E(tiers.CorruptMessage, "read claim", b.String(),
+			"the object %s is damaged: %w; if no node uses the bucket, delete that object and start again", claimKey, err)
 	}
 	return rec, etag, nil
 }

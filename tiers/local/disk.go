@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,9 @@ type Disk struct {
 	lock    io.Closer
 	files   handles
 	windows windows
+
+	// scans bounds how many look-ups decompress records at once (report 069).
+	scans chan struct{}
 
 	// Buffers is memory for those who gather batches before they append them,
 	// shared by all logs of the disk: one buffer for each that writes now, none
@@ -62,7 +66,7 @@ func (e *diskEntry) sample() {
 // fsys.ErrLocked, naming the directory, if another process has it. The
 // clean-shutdown marker is taken away, durably, before anything can be written.
 func OpenDisk(fs fsys.FS, dir string, log hclog.Logger) (*Disk, error) {
-	d := &Disk{fs: fs, dir: dir, out: log, files: handles{limit: maxOpenFiles}, parts: map[tiers.PartitionID]*diskEntry{}}
+	d := &Disk{scans: make(chan struct{}, maxScans), fs: fs, dir: dir, out: log, files: handles{limit: maxOpenFiles}, parts: map[tiers.PartitionID]*diskEntry{}}
 	if err := fsys.MkdirAllSync(fs, dir, dirPerm); err != nil {
 		return nil, tiers.E(tiers.StorageFailed, "open disk", dir, "%w", err)
 	}
@@ -190,6 +194,21 @@ func (d *Disk) detach(l *Log, clean bool) {
 	e.log = nil
 	if clean {
 		e.clean = l.end
+	}
+}
+
+// maxScans is how many look-ups by time may decompress a batch at the same time.
+const maxScans = 2
+
+// Scan waits for the right to decompress records for a look-up. Clients choose what
+// is looked up and producers what it decompresses to, so the memory of all of
+// them together is bounded here. done gives the right back.
+func (d *Disk) Scan(ctx context.Context) (done func(), err error) {
+	select {
+	case d.scans <- struct{}{}:
+		return func() { <-d.scans }, nil
+	case <-ctx.Done():
+		return nil, tiers.E(tiers.TimedOut, "look up", d.dir, "waiting for other look-ups by time: %w", context.Cause(ctx))
 	}
 }
 

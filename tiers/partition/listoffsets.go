@@ -58,6 +58,13 @@ func (o *Owner) ListOffset(ctx context.Context, ts int64, iso Isolation, current
 }
 
 func (o *Owner) lookUp(ctx context.Context, v *View, ts int64, iso Isolation) (OffsetAt, error) {
+	if ts >= 0 || ts == MaxTimestamp {
+		done, err := o.deps.Disk.Scan(ctx)
+		if err != nil {
+			return nowhere(), err
+		}
+		defer done()
+	}
 	switch {
 	case ts >= 0:
 		return o.findTime(ctx, v, ts, v.readable(iso))

@@ -104,6 +104,18 @@ func diskError(err error) error {
 	return fmt.Errorf("%w: %w", remote.ErrUnavailable, err)
 }
 
+// missing tells an object that is not there from a bucket that is not there: an
+// unmounted disk, a folder that was moved away. Then nothing is known of objects.
+func (b *Bucket) missing(err error) error {
+	if !errors.Is(err, remote.ErrNotFound) {
+		return err
+	}
+	if _, stat := b.fs.Stat(b.objects()); errors.Is(stat, fs.ErrNotExist) {
+		return fmt.Errorf("%w: the folder %s is gone", remote.ErrNoBucket, b.objects())
+	}
+	return err
+}
+
 // opened is an object's file and what its trailer says.
 type opened struct {
 	file fsys.File
@@ -120,7 +132,7 @@ func (b *Bucket) open(ctx context.Context, key string) (*opened, error) {
 	}
 	f, err := b.fs.OpenFile(b.file(key), fsys.ReadOnly, 0)
 	if err != nil {
-		return nil, diskError(err)
+		return nil, b.missing(diskError(err))
 	}
 	t, err := readTrailer(f)
 	if err != nil {

@@ -59,6 +59,9 @@ func (l *listing) walk(dir string) error {
 func (l *listing) names(dir string) ([]string, error) {
 	entries, err := l.b.fs.ReadDir(l.b.file(dir))
 	if errors.Is(err, fs.ErrNotExist) || isNotDir(err) {
+		if err := l.b.missing(remote.ErrNotFound); !errors.Is(err, remote.ErrNotFound) {
+			return nil, err
+		}
 		return nil, nil
 	}
 	if err != nil {

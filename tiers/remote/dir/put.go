@@ -63,15 +63,18 @@ func (b *Bucket) mkdir(dir string) error {
 	if known {
 		return nil
 	}
+	if err := b.missing(remote.ErrNotFound); !errors.Is(err, remote.ErrNotFound) {
+		return err // it is not for a Put to make the bucket
+	}
 	if err := b.fs.MkdirAll(dir, 0o755); err != nil {
 		if isNotDir(err) || errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("%w: an object has the name of a folder that it needs: %w", remote.ErrBadKey, err)
 		}
-		return diskError(err)
+		return b.missing(diskError(err))
 	}
 	for up := dir; up != b.objects(); up = path.Dir(up) {
 		if err := b.fs.SyncDir(path.Dir(up)); err != nil {
-			return diskError(err)
+			return b.missing(diskError(err))
 		}
 	}
 	b.mu.Lock()
@@ -88,7 +91,7 @@ func (b *Bucket) writeTemp(ctx context.Context, body remote.Body) (name string, 
 	name = b.temps() + "/" + random
 	f, err := b.fs.OpenFile(name, fsys.WriteOnly|fsys.Create|fsys.Exclusive, 0o644)
 	if err != nil {
-		return "", t, diskError(err)
+		return "", t, b.missing(diskError(err))
 	}
 	if t.crc, err = copyBody(ctx, f, body); err == nil {
 		err = finish(f, t)
@@ -202,7 +205,7 @@ func (b *Bucket) replace(ctx context.Context, temp, key string, cond remote.Cond
 // leave.
 func (b *Bucket) syncFolder(key string) error {
 	if err := b.fs.SyncDir(path.Dir(b.file(key))); err != nil {
-		return fmt.Errorf("%w: %w", remote.ErrUnknownOutcome, diskError(err))
+		return fmt.Errorf("%w: %w", remote.ErrUnknownOutcome, b.missing(diskError(err)))
 	}
 	return nil
 }
@@ -220,7 +223,7 @@ func (b *Bucket) check(ctx context.Context, key string, cond remote.Cond) error 
 		return err
 	}
 	if err := now.file.Close(); err != nil {
-		return diskError(err)
+		return b.missing(diskError(err))
 	}
 	return cond.Check(true, now.object(key).ETag)
 }
@@ -256,7 +259,7 @@ func (b *Bucket) lockFile(ctx context.Context, name string) (io.Closer, error) {
 			return held, nil
 		}
 		if !errors.Is(err, fsys.ErrLocked) {
-			return nil, diskError(err)
+			return nil, b.missing(diskError(err))
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -303,7 +306,7 @@ func (b *Bucket) remove(ctx context.Context, key string) (bool, error) {
 	} else if err == nil {
 		return false, nil // a folder is no object
 	}
-	if err = diskError(err); errors.Is(err, remote.ErrNotFound) {
+	if err = b.missing(diskError(err)); errors.Is(err, remote.ErrNotFound) {
 		return false, nil
 	}
 	return err == nil, err
