@@ -9,9 +9,10 @@
 // offline, open, closed.
 //
 // Invariants: a change is visible in the catalog only once it is in the bucket
-// (where there is one); objects of a deleted topic are removed only after the
-// deletion is in the bucket and the topic's owners are closed; once the claim is
-// lost nothing is acknowledged any more.
+// (where there is one) and the claim, read afterwards, is still this node's;
+// objects of a deleted topic are removed only after the deletion is in the bucket
+// and the topic's owners are closed, and never without a look at the claim right
+// before; once the claim is lost nothing is acknowledged any more.
 package broker
 
 import (

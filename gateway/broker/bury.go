@@ -81,6 +81,11 @@ func (b *Broker) buryBatch(ctx context.Context, doomed []tiers.RemoteSegment) er
 		keys = append(keys, remote.SegmentKey(s), remote.MetaKey(s))
 		ids[i] = s.ID
 	}
+	// Whoever has taken the bucket over may have these segments in its rows, and
+	// no delete can be taken back.
+	if err := b.checkClaim(ctx); err != nil {
+		return err
+	}
 	if err := b.o.Cache.Bucket().Delete(ctx, keys...); err != nil {
 		return tiers.E(tiers.RemoteUnavailable, "delete objects", keys[0], "%w", err)
 	}

@@ -121,6 +121,9 @@ func (b *Broker) publish(ctx context.Context, rev control.Rev) error {
 	}
 	err := b.o.Journal.Publish(ctx, rev)
 	if err == nil {
+		err = b.checkClaim(ctx) // a start that took over before the write will not read it
+	}
+	if err == nil {
 		b.publishing.Store(nil)
 		return nil
 	}
@@ -129,7 +132,7 @@ func (b *Broker) publish(ctx context.Context, rev control.Rev) error {
 		return b.lost("publish", "the change")
 	}
 	wrapped := tiers.E(tiers.RemoteUnavailable, "publish", "the change of topics",
-		"it is not in the bucket yet and becomes visible once it is: %w", err)
+		"it is not known to be in the bucket yet and becomes visible once it is: %w", err)
 	b.publishing.Store(wrapped)
 	b.wake(b.flushes)
 	return wrapped

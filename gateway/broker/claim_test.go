@@ -10,6 +10,7 @@ import (
 	"github.com/strandline-io/strandline/gateway/control"
 	"github.com/strandline-io/strandline/tiers"
 	"github.com/strandline-io/strandline/tiers/fsys"
+	"github.com/strandline-io/strandline/tiers/remote"
 	"github.com/strandline-io/strandline/tiers/remote/memory"
 )
 
@@ -93,6 +94,84 @@ func TestHungDiskKeepsNoOtherPartitionFromBeingFenced(t *testing.T) {
 			wantKind(t, "the append under way", <-answered, tiers.NotLeader, "somebody else")
 		})
 	}
+}
+
+// TestReplacedNodeDeletesNoObjects: what it calls deleted may be alive in the
+// rows of the node that replaced it.
+func TestReplacedNodeDeletesNoObjects(t *testing.T) {
+	r := newRig(t)
+	n := r.start()
+	topic := n.create("orders", 1)
+	n.fill("orders", 0, 3)
+	hits := r.bucket.Add(memory.Fault{Ops: memory.OpDelete, Key: topic.ID.Hex(), Sticky: true, Err: remote.ErrUnavailable})
+	if err := n.DeleteTopic(t.Context(), topic.ID); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "both deletes are tried", func() bool { return hits() >= 2 })
+	takeOver(t, n)
+	r.bucket.Clear()
+	wantKind(t, "delete objects", n.bury(t.Context()), tiers.StaleFence, "took it over")
+	if n.Fenced() == nil {
+		t.Error("the node does not know that it was replaced")
+	}
+	n.end()
+	if keys := r.bucket.Keys(remote.TopicPrefix(topic.ID)); len(keys) != 2 {
+		t.Errorf("the bucket has %v, want both objects", keys)
+	}
+}
+
+// TestClaimThatIsNotReadKeepsTheObjects until it is.
+func TestClaimThatIsNotReadKeepsTheObjects(t *testing.T) {
+	r := newRig(t)
+	n := r.start()
+	topic := n.create("orders", 1)
+	n.fill("orders", 0, 3)
+	hits := r.bucket.Add(memory.Fault{Ops: memory.OpDelete, Key: topic.ID.Hex(), Sticky: true, Err: remote.ErrUnavailable})
+	if err := n.DeleteTopic(t.Context(), topic.ID); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "both deletes are tried", func() bool { return hits() >= 2 })
+	r.bucket.Add(memory.Fault{Ops: memory.OpGet, Key: "cluster/claim", Sticky: true, Err: remote.ErrUnavailable})
+	before := hits()
+	wantKind(t, "delete objects", n.bury(t.Context()), tiers.RemoteUnavailable)
+	if after := hits(); after != before {
+		t.Errorf("%d deletes were asked for although the claim was not read", after-before)
+	}
+	r.bucket.Clear()
+	eventually(t, "the objects go", func() bool { return len(r.bucket.Keys(remote.TopicPrefix(topic.ID))) == 0 })
+}
+
+// TestReplacedNodeConfirmsNoChange: the change is written where no start looks
+// any more, so it must not be answered, nor may files be removed for it.
+func TestReplacedNodeConfirmsNoChange(t *testing.T) {
+	r := newRig(t)
+	n := r.start()
+	topic := n.create("orders", 1)
+	n.fill("orders", 0, 3)
+	takeOver(t, n)
+	wantKind(t, "delete", n.DeleteTopic(t.Context(), topic.ID), tiers.StaleFence, "took it over")
+	n.end()
+	if keys := r.bucket.Keys(remote.TopicPrefix(topic.ID)); len(keys) != 2 {
+		t.Errorf("the bucket has %v, want both objects", keys)
+	}
+	if _, err := r.disk.Stat(PartitionDir(dataDir, tiers.PartitionID{Topic: topic.ID})); err != nil {
+		t.Errorf("the local files: %v", err)
+	}
+}
+
+// TestChangeIsConfirmedOnceTheClaimIsRead: whether the bucket is ours still is
+// part of the answer.
+func TestChangeIsConfirmedOnceTheClaimIsRead(t *testing.T) {
+	n := newRig(t).start()
+	bucket := n.cache.Bucket().(*memory.Bucket)
+	bucket.Add(memory.Fault{Ops: memory.OpGet, Key: "cluster/claim", Sticky: true, Err: remote.ErrUnavailable})
+	_, err := n.CreateTopic(t.Context(), CreateTopic{Name: "orders", Partitions: 1, Replication: 1})
+	wantKind(t, "create", err, tiers.RemoteUnavailable)
+	if _, ok := n.Catalog().Topic("orders"); ok {
+		t.Error("the topic is visible")
+	}
+	bucket.Clear()
+	eventually(t, "the topic becomes visible", func() bool { _, ok := n.Catalog().Topic("orders"); return ok })
 }
 
 // takeOver is another start on the rig's bucket.
