@@ -50,7 +50,7 @@ func (c *Coordinator) Commit(ctx context.Context, group string, cs []Commit) []e
 	}
 	catalog := c.broker.Catalog()
 	last := map[tiers.PartitionID]int{} // index into rows
-	var rows []control.OffsetCommit
+	var rows []pending
 	for i, commit := range cs {
 		row, err := resolve(catalog, group, commit)
 		if err != nil {
@@ -58,20 +58,84 @@ func (c *Coordinator) Commit(ctx context.Context, group string, cs []Commit) []e
 			continue
 		}
 		row.At = c.broker.Now()
-		if at, ok := last[row.Partition]; ok {
-			rows[at] = row
+		at, ok := last[row.Partition]
+		if !ok {
+			at = len(rows)
+			last[row.Partition] = at
+			rows = append(rows, pending{})
+		}
+		rows[at].row = row
+		rows[at].asked = append(rows[at].asked, i)
+	}
+	c.put(ctx, rows, errs)
+	return errs
+}
+
+// pending is a row to be stored, and the indexes of the commits it answers.
+type pending struct {
+	row   control.OffsetCommit
+	asked []int
+}
+
+func (p pending) refuse(errs []error, err error) {
+	for _, i := range p.asked {
+		errs[i] = err
+	}
+}
+
+// put stores the rows. The control plane takes all or none, and may know of a
+// deletion that the catalog does not show yet: then those rows are refused that
+// it would refuse, and the others tried again. Each round has fewer rows.
+func (c *Coordinator) put(ctx context.Context, rows []pending, errs []error) {
+	for len(rows) > 0 {
+		batch := make([]control.OffsetCommit, len(rows))
+		for i, p := range rows {
+			batch[i] = p.row
+		}
+		err := c.store.CommitOffsets(ctx, c.session, batch)
+		if err == nil {
+			return
+		}
+		rest := rows
+		if k := tiers.KindOf(err); k == tiers.UnknownTopicOrPartition || k == tiers.StaleFence {
+			rest = c.sift(ctx, rows, errs)
+		}
+		if len(rest) == len(rows) { // no single row is to blame
+			for _, p := range rows {
+				p.refuse(errs, err)
+			}
+			return
+		}
+		rows = rest
+	}
+}
+
+// sift refuses the rows that the control plane refuses one by one, and returns
+// the others.
+func (c *Coordinator) sift(ctx context.Context, rows []pending, errs []error) []pending {
+	topics, err := c.store.Topics(ctx)
+	if err != nil {
+		return rows
+	}
+	byID := make(map[tiers.TopicID]control.Topic, len(topics))
+	for _, t := range topics {
+		byID[t.ID] = t
+	}
+	var rest []pending
+	for _, p := range rows {
+		var now control.Partition
+		id := p.row.Partition
+		t, ok := byID[id.Topic]
+		if ok = ok && int(id.Index) < len(t.Partitions); ok {
+			now = t.Partitions[id.Index]
+		}
+		if err := control.CheckCommitOf("commit offset", p.row, now, ok); err != nil {
+			p.refuse(errs, err)
 			continue
 		}
-		last[row.Partition] = len(rows)
-		rows = append(rows, row)
+		rest = append(rest, p)
 	}
-	if len(rows) == 0 {
-		return errs
-	}
-	if err := c.store.CommitOffsets(ctx, c.session, rows); err != nil {
-		return fill(errs, err)
-	}
-	return errs
+	return rest
 }
 
 // fill gives err to all who have none.

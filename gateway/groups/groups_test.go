@@ -128,6 +128,47 @@ func TestRefusedCommitsKeepNoOtherFromBeingStored(t *testing.T) {
 	}
 }
 
+// TestDeletionUnderWayFailsNoOtherCommit: a topic that is deleted in the control
+// plane stays in the catalog until the bucket knows it.
+func TestDeletionUnderWayFailsNoOtherCommit(t *testing.T) {
+	r := newRig(t)
+	gone := r.create("gone")
+	r.create("orders")
+	if _, err := r.store.DeleteTopic(t.Context(), r.session, gone.ID); err != nil {
+		t.Fatal(err)
+	}
+	errs := r.commit(
+		Commit{"gone", 0, 1, tiers.NoEpoch, ""}, Commit{"orders", 0, 2, tiers.NoEpoch, ""},
+		Commit{"gone", 1, 3, tiers.NoEpoch, ""}, Commit{"orders", 1, 4, tiers.NoEpoch, ""},
+		Commit{"gone", 0, 5, tiers.NoEpoch, ""}, Commit{"orders", 1, 6, tiers.NoEpoch, ""})
+	for i, err := range errs {
+		if lost := i%2 == 0; lost != (tiers.KindOf(err) == tiers.UnknownTopicOrPartition) || lost != (err != nil) {
+			t.Errorf("commit %d: %v", i, err)
+		}
+	}
+	got := r.fetch("g")
+	if len(got) != 2 || got[tiers.TopicPartition{Topic: "orders"}].Offset != 2 || got[tiers.TopicPartition{Topic: "orders", Partition: 1}].Offset != 6 {
+		t.Errorf("stored %+v", got)
+	}
+	if errs := r.commit(Commit{"gone", 0, 1, tiers.NoEpoch, ""}); tiers.KindOf(errs[0]) != tiers.UnknownTopicOrPartition {
+		t.Errorf("nothing else to store: %v", errs[0])
+	}
+}
+
+// TestReplacedSessionFailsEveryCommit: what is refused is the whole request.
+func TestReplacedSessionFailsEveryCommit(t *testing.T) {
+	r := newRig(t)
+	r.create("orders")
+	if _, err := r.store.OpenSession(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	for i, err := range r.commit(Commit{"orders", 0, 1, tiers.NoEpoch, ""}, Commit{"orders", 1, 2, tiers.NoEpoch, ""}) {
+		if tiers.KindOf(err) != tiers.StaleFence {
+			t.Errorf("commit %d: %v", i, err)
+		}
+	}
+}
+
 func TestLastOfSeveralCommitsCounts(t *testing.T) {
 	r := newRig(t)
 	r.create("orders")
