@@ -34,6 +34,7 @@ type cluster struct {
 }
 
 func newCluster(t testing.TB) *cluster {
+	t.Helper()
 	c := &cluster{t: t, bucket: memory.New(), store: model.New(model.Options{Now: clock})}
 	c.start()
 	return c

@@ -81,6 +81,7 @@ func benchProduce(b *testing.B, addr string, n int) {
 // partitions.
 func BenchmarkProduce(b *testing.B) {
 	peers(b, func(b *testing.B, addr string) {
+		b.Helper()
 		benchProduce(b, addr, 1000)
 		b.SetBytes(1 << 10)
 		b.ResetTimer()
@@ -91,6 +92,7 @@ func BenchmarkProduce(b *testing.B) {
 // BenchmarkConsume reads what BenchmarkProduce writes, from the start.
 func BenchmarkConsume(b *testing.B) {
 	peers(b, func(b *testing.B, addr string) {
+		b.Helper()
 		benchProduce(b, addr, b.N)
 		b.SetBytes(1 << 10)
 		b.ResetTimer()
@@ -110,6 +112,7 @@ func BenchmarkConsume(b *testing.B) {
 // BenchmarkSyncProduce is one record at a time: the latency of an acknowledgement.
 func BenchmarkSyncProduce(b *testing.B) {
 	peers(b, func(b *testing.B, addr string) {
+		b.Helper()
 		cl := client(b, addr, kgo.DefaultProduceTopic("bench"), kgo.ProducerBatchCompression(kgo.NoCompression()))
 		r := &kgo.Record{Value: make([]byte, 1<<10)}
 		if err := cl.ProduceSync(b.Context(), r).FirstErr(); err != nil {

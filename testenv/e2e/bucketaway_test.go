@@ -21,7 +21,7 @@ func TestNoControlPlane(t *testing.T) {
 		o := binary.Options{Path: path, Config: fmt.Sprintf("data_dir: %q\nbucket: %q\n", data, bucket)}
 		p := binary.Serve(t, o)
 		createTopic(t, p.Kafka, "events", 1, nil)
-		produce(t, p.Kafka, "events", 1, 50)
+		produce(t, p.Kafka, 1, 50)
 		p.Kill()
 		matches, err := filepath.Glob(data + "/control.db*")
 		if err != nil || len(matches) == 0 {
@@ -56,13 +56,13 @@ func TestBucketFolderAway(t *testing.T) {
 	case <-p.Done():
 		t.Fatal("the node ended")
 	}
-	acked := produce(t, p.Kafka, "events", 1, 5000)
+	acked := produce(t, p.Kafka, 1, 5000)
 	if err := os.Rename(root+".away", root); err != nil {
 		t.Fatal(err)
 	}
 	copyEverything(t, p.Admin, "events", 1)
 	same(t, consume(t, p.Kafka, "events", 5000), acked)
-	res, err := http.Get("http://" + p.Admin + "/readyz") //nolint:noctx // loopback
+	res, err := http.Get("http://" + p.Admin + "/readyz")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,6 +56,7 @@ func TestKcat(t *testing.T) {
 }
 
 func kcatRoundTrip(t *testing.T, path, bucket string, env []string) {
+	t.Helper()
 	const partitions, each = 4, 10_000 // with 5 codecs: 200,000 records
 	data := filepath.Join(t.TempDir(), "data")
 	o := binary.Options{Path: path, Env: env, Config: fmt.Sprintf("data_dir: %q\nbucket: %q\n", data, bucket)}

@@ -69,12 +69,13 @@ func TestLostDisk(t *testing.T) {
 }
 
 func lostDisk(t *testing.T, path, bucket string, env []string, n int) {
+	t.Helper()
 	const partitions = 4
 	data := filepath.Join(t.TempDir(), "data")
 	o := binary.Options{Path: path, Env: env, Config: fmt.Sprintf("data_dir: %q\nbucket: %q\n", data, bucket)}
 	p := binary.Serve(t, o)
 	createTopic(t, p.Kafka, "events", partitions, tinySegments())
-	acked := produce(t, p.Kafka, "events", partitions, n)
+	acked := produce(t, p.Kafka, partitions, n)
 	if acked.len() != n {
 		t.Fatalf("%d records were acknowledged", acked.len())
 	}
@@ -139,7 +140,7 @@ func lostDisk(t *testing.T, path, bucket string, env []string, n int) {
 	})
 	byTime(t, adm, acked)
 	// The log goes on where it ended, in a new epoch.
-	again := produce(t, p.Kafka, "events", partitions, 40)
+	again := produce(t, p.Kafka, partitions, 40)
 	for part, rs := range again.part {
 		if want := acked.part[part][len(acked.part[part])-1].offset + 1; rs[0].offset != want {
 			t.Errorf("partition %d goes on at %d instead of %d", part, rs[0].offset, want)

@@ -94,16 +94,16 @@ func (b *books) sort() {
 	}
 }
 
-// produce sends n numbered records, a share with each codec, and returns what was
+// produce sends n numbered records to "events", a share with each codec, and returns what was
 // acknowledged.
-func produce(t testing.TB, addr, topic string, partitions, n int) *books {
+func produce(t testing.TB, addr string, partitions, n int) *books {
 	t.Helper()
 	acked := &books{}
 	codecs := []kgo.CompressionCodec{
 		kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression(),
 	}
 	for i, codec := range codecs {
-		cl := client(t, addr, kgo.DefaultProduceTopic(topic), kgo.ProducerBatchCompression(codec),
+		cl := client(t, addr, kgo.DefaultProduceTopic("events"), kgo.ProducerBatchCompression(codec),
 			kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(2*time.Millisecond), kgo.ProducerBatchMaxBytes(16<<10))
 		for k := i; k < n; k += len(codecs) {
 			cl.Produce(t.Context(), numbered(k, partitions), func(r *kgo.Record, err error) {
