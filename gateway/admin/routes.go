@@ -36,6 +36,7 @@ func (s *Server) routes() http.Handler {
 		"DELETE /v1/topics/{topic}":        s.deleteTopic,
 		"GET /v1/topics/{topic}/configs":   s.getConfigs,
 		"PATCH /v1/topics/{topic}/configs": s.patchConfigs,
+
 		"GET /v1/topics/{topic}/partitions/{partition}/segments": s.listSegments,
 		"POST /v1/topics/{topic}/partitions/{partition}/roll":    s.rollPartition,
 		"POST /v1/topics/{topic}/partitions/{partition}/copy":    s.copyPartition,
