@@ -209,6 +209,7 @@ func (b *Broker) startTasks() {
 	if b.o.Cache != nil {
 		b.task(b.buryForEver)
 		b.wake(b.burials) // what an earlier run left
+		b.task(b.sweepForEver)
 	}
 	if b.o.Claim != nil {
 		b.task(b.watchClaim)
