@@ -60,8 +60,8 @@ func (n *Node) openBucket(ctx context.Context) error {
 		n.d.Log.Warn("the bucket is in memory: what is copied there is gone when this process ends")
 	}
 	b = remote.WithRetry(remote.WithMetrics(b, n.d.Registry), remote.RetryOptions{Logger: n.d.Log.Named("bucket"), Registerer: n.d.Registry})
-	if err := remote.SelfTest(ctx, b); err != nil {
-		return explainBucket(b, err)
+	if err := testBucket(ctx, "start", b); err != nil {
+		return err
 	}
 	n.bucket = b
 	n.cache = remote.NewCache(b, remote.CacheOptions{Bytes: n.c.CacheBytes, MetaBytes: n.c.CacheMetaBytes, Registerer: n.d.Registry})
@@ -69,16 +69,19 @@ func (n *Node) openBucket(ctx context.Context) error {
 	return nil
 }
 
-// explainBucket says what to do about a bucket that failed its self-test.
-func explainBucket(b remote.Bucket, err error) error {
-	const op = "start"
+// testBucket asks a bucket to keep its promises before anybody relies on them,
+// and says what to do about one that does not.
+func testBucket(ctx context.Context, op string, b remote.Bucket) error {
+	err := remote.SelfTest(ctx, b)
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, remote.ErrNoBucket):
 		return tiers.E(tiers.InvalidConfig, op, b.String(), "the bucket does not exist: create it first: %w", err)
 	case errors.Is(err, remote.ErrDenied):
 		return tiers.E(tiers.InvalidConfig, op, b.String(), "the keys are refused: check them and that they may get, put, delete and list: %w", err)
 	case errors.Is(err, remote.ErrUnavailable):
-		return tiers.E(tiers.RemoteUnavailable, op, b.String(), "the bucket cannot be reached: check the endpoint and the network, then start again: %w", err)
+		return tiers.E(tiers.RemoteUnavailable, op, b.String(), "the bucket cannot be reached: check the endpoint and the network, then try again: %w", err)
 	}
 	return tiers.E(tiers.InvalidConfig, op, b.String(), "the bucket failed its self-test: %w", err)
 }

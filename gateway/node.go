@@ -6,8 +6,9 @@
 // passes in (Deps) stays the caller's.
 //
 // Invariants: nothing is opened in a data directory without its lock; nothing is
-// written to a bucket without its claim; nothing is served before the epochs of
-// this start are in the bucket.
+// written to a bucket without its claim, but for the objects of the self-test,
+// which have names of their own and are gone before the claim is asked for;
+// nothing is served before the epochs of this start are in the bucket.
 package gateway
 
 import (

@@ -50,6 +50,10 @@ func Rebuild(ctx context.Context, c Config, d RebuildDeps) (rep rebuild.Report, 
 	if d.DryRun {
 		return rebuild.Run(ctx, b, nil, o)
 	}
+	// The claim fences the node that has the bucket only where conditions hold.
+	if err := testBucket(ctx, "rebuild", b); err != nil {
+		return rep, err
+	}
 	disk, err := local.OpenDisk(base.FS, c.DataDir, base.Log)
 	if err != nil {
 		return rep, err
@@ -67,6 +71,9 @@ func Rebuild(ctx context.Context, c Config, d RebuildDeps) (rep rebuild.Report, 
 	return rebuild.Run(ctx, b, store, o)
 }
 
+// lostFound is the folder that mkfs makes in the root of a file system.
+const lostFound = "lost+found"
+
 // checkEmpty refuses a data directory with partitions in it. The files of a
 // rebuild that was cut off do not count: whether the control plane is empty is
 // asked of it.
@@ -79,7 +86,7 @@ func checkEmpty(files fsys.FS, dir string) error {
 		return tiers.E(tiers.StorageFailed, "rebuild", dir, "%w", err)
 	}
 	for _, e := range entries {
-		if e.IsDir() {
+		if e.IsDir() && e.Name() != lostFound {
 			return tiers.E(tiers.Conflict, "rebuild", dir, "the folder %s is in it already: rebuild into an empty directory", e.Name())
 		}
 	}

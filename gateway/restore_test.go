@@ -1,0 +1,73 @@
+package gateway
+
+import (
+	"testing"
+
+	"github.com/strandline-io/strandline/gateway/control"
+	"github.com/strandline-io/strandline/tiers"
+	"github.com/strandline-io/strandline/tiers/fsys/mem"
+	"github.com/strandline-io/strandline/tiers/remote/memory"
+)
+
+// TestRebuildTestsTheStoreFirst: on one that ignores conditions its claim fences
+// nobody, so two nodes would write two histories. Nothing is taken there.
+func TestRebuildTestsTheStoreFirst(t *testing.T) {
+	c := testConfig(t)
+	b := memory.New()
+	n := startNode(t, c, Deps{Bucket: b})
+	produce(t, n, 0, 10)
+	before, _, err := control.ReadClaim(t.Context(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.DataDir = "/rebuilt"
+	disk := mem.New()
+	b.IgnoreConditions()
+	_, err = Rebuild(t.Context(), c, RebuildDeps{FS: disk, Bucket: b})
+	wantKind(t, "rebuild", err, tiers.InvalidConfig, "self-test", "condition")
+	if after, _, err := control.ReadClaim(t.Context(), b); err != nil || after.Generation != before.Generation {
+		t.Errorf("the claim was taken: %+v, %v", after, err)
+	}
+	if files, err := disk.ReadDir(c.DataDir); err == nil {
+		t.Errorf("the data directory was made, with %d files", len(files))
+	}
+	if rep, err := Rebuild(t.Context(), c, RebuildDeps{FS: disk, Bucket: b, DryRun: true}); err != nil || rep.Cluster != n.Cluster() {
+		t.Errorf("a dry run takes nothing and needs no conditions: %+v, %v", rep, err)
+	}
+}
+
+// TestDryRunWritesNothing, not even what the self-test does.
+func TestDryRunWritesNothing(t *testing.T) {
+	c := testConfig(t)
+	b := memory.New()
+	n := startNode(t, c, Deps{Bucket: b})
+	produce(t, n, 0, 10)
+	stopNode(t, n)
+	before := len(b.Calls(memory.OpPut|memory.OpDelete, ""))
+	if _, err := Rebuild(t.Context(), c, RebuildDeps{FS: mem.New(), Bucket: b, DryRun: true}); err != nil {
+		t.Fatal(err)
+	}
+	if after := len(b.Calls(memory.OpPut|memory.OpDelete, "")); after != before {
+		t.Errorf("%d writes", after-before)
+	}
+}
+
+// TestRebuildIntoAFreshFileSystem: mkfs makes lost+found in the mount's root.
+func TestRebuildIntoAFreshFileSystem(t *testing.T) {
+	c := testConfig(t)
+	b := memory.New()
+	n := startNode(t, c, Deps{Bucket: b})
+	produce(t, n, 0, 10)
+	stopNode(t, n)
+	c.DataDir = "/mount"
+	for name, want := range map[string]tiers.Kind{"lost+found": tiers.Other, "orders-0": tiers.Conflict} {
+		disk := mem.New()
+		if err := disk.MkdirAll(c.DataDir+"/"+name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Rebuild(t.Context(), c, RebuildDeps{FS: disk, Bucket: b})
+		if (err != nil) != (want != tiers.Other) || tiers.KindOf(err) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
