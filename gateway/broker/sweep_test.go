@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,11 +29,13 @@ func (l *litter) AbortStale(_ context.Context, olderThan time.Duration) (int, er
 	return 3, nil
 }
 
-func (l *litter) sweeps() int {
+func (l *litter) asked() []time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.ages)
+	return slices.Clone(l.ages)
 }
+
+func (l *litter) sweeps() int { return len(l.asked()) }
 
 // TestUnfinishedUploadsAreDropped at the start and daily, as long as the bucket
 // is this node's: they cost money and no listing shows them.
@@ -40,16 +43,23 @@ func TestUnfinishedUploadsAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		bucket := &litter{Bucket: r.bucket}
-		var said strings.Builder
+		var (
+			said strings.Builder
+			pen  sync.Mutex
+		)
 		r.change = func(o *Options) {
 			o.Cache.Close()
 			o.Cache = remote.NewCache(bucket, remote.CacheOptions{})
-			o.Log = hclog.New(&hclog.LoggerOptions{Output: &said})
+			o.ClaimEvery, o.SnapshotEvery, o.CheckpointEvery = time.Hour, time.Hour, time.Hour
+			o.Log = hclog.New(&hclog.LoggerOptions{Output: &said, Mutex: &pen})
 		}
 		n := r.start()
 		synctest.Wait()
-		if bucket.sweeps() != 1 || bucket.ages[0] != 24*time.Hour || !strings.Contains(said.String(), "uploads=3") {
-			t.Errorf("at the start: %v, %s", bucket.ages, said.String())
+		pen.Lock()
+		log := said.String()
+		pen.Unlock()
+		if ages := bucket.asked(); len(ages) != 1 || ages[0] != 24*time.Hour || !strings.Contains(log, "uploads=3") {
+			t.Errorf("at the start: %v, %s", ages, log)
 		}
 		time.Sleep(24*time.Hour + time.Second)
 		synctest.Wait()
