@@ -116,7 +116,7 @@ func sameCodecs(t *testing.T, addr string, want map[int32][]string) {
 		total += len(lines)
 	}
 	cl := client(t, addr, kgo.ConsumeTopics("kcat"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	next := make(map[int32]int64)
+	next, stored := make(map[int32]int64), make(map[string]int)
 	for n := 0; n < total; {
 		fs := cl.PollFetches(ctx)
 		if err := fs.Err(); err != nil {
@@ -130,13 +130,22 @@ func sameCodecs(t *testing.T, addr string, want map[int32][]string) {
 			if r.Offset != at || string(r.Key)+":"+string(r.Value) != line {
 				t.Fatalf("partition %d: offset %d holds %s:%s, want offset %d with %s", r.Partition, r.Offset, r.Key, r.Value, at, line)
 			}
-			if got := r.Attrs.CompressionType(); got != codecs()[codec] {
-				t.Fatalf("partition %d, offset %d: codec %d, want %s", r.Partition, r.Offset, got, codec)
+			switch r.Attrs.CompressionType() {
+			case codecs()[codec]:
+				stored[codec]++
+			case 0: // librdkafka sends a batch of one or two records as it is, if a codec makes it larger
+			default:
+				t.Fatalf("partition %d, offset %d: codec %d, want %s", r.Partition, r.Offset, r.Attrs.CompressionType(), codec)
 			}
 			if len(r.Headers) != 1 || r.Headers[0].Key != "codec" || string(r.Headers[0].Value) != codec {
 				t.Fatalf("partition %d, offset %d: headers %v", r.Partition, r.Offset, r.Headers)
 			}
 		})
+	}
+	for codec := range codecs() {
+		if share := total / len(codecs()); stored[codec] < share*9/10 {
+			t.Errorf("%d of %d records are stored in %s", stored[codec], share, codec)
+		}
 	}
 }
 
