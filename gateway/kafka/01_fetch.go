@@ -37,6 +37,12 @@ func (s *Server) fetch(c *call) answer {
 		return answer{fetch: &fetchAnswer{version: req.Version, code: code}, code: code}
 	}
 	f := s.newFetching(c, req, sc.parts)
+	answered := false
+	defer func() {
+		if !answered { // a panic: what is held must not be lost with it
+			f.release()
+		}
+	}()
 	f.run(c)
 	told := sc.finish(f.pulls)
 	a := &fetchAnswer{
@@ -47,6 +53,7 @@ func (s *Server) fetch(c *call) answer {
 		code = worst(code, p.code)
 		s.pointToLeader(a, p, c.conn.listener)
 	}
+	answered = true
 	return answer{fetch: a, code: code}
 }
 

@@ -15,7 +15,11 @@ type coldRead struct {
 // one try per partition and fetch.
 func (f *fetching) goCold(p *pull) {
 	n, minOne := f.room(p)
-	if p.cold == coldOver || f.colds >= maxColds || n == 0 && !minOne {
+	if p.cold == coldOver || n == 0 && !minOne {
+		return
+	}
+	if f.colds >= maxColds {
+		p.cold = coldQueued
 		return
 	}
 	if n > 0 {
@@ -45,6 +49,18 @@ func (f *fetching) warmed(c coldRead) {
 	f.colds--
 	c.p.cold = coldOver
 	f.bring(c.p, c.r)
+	f.nextCold()
+}
+
+// nextCold gives the place that became free to the partition that waits for one
+// the longest. Those behind in a slow bucket would starve otherwise.
+func (f *fetching) nextCold() {
+	for _, p := range f.pulls {
+		if p.cold == coldQueued && f.colds < maxColds {
+			p.cold = coldNone
+			f.goCold(p)
+		}
+	}
 }
 
 // lastColds gives running reads from the bucket a little more time.

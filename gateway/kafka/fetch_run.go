@@ -39,7 +39,8 @@ type aborted struct{ producer, first int64 }
 type coldState int8
 
 const (
-	coldNone coldState = iota
+	coldNone   coldState = iota
+	coldQueued           // for one of maxColds places
 	coldRunning
 	coldOver // one per fetch
 )
@@ -177,7 +178,7 @@ func (f *fetching) enough() bool {
 // sweep reads every partition that may have something new.
 func (f *fetching) sweep() {
 	for _, p := range f.pulls {
-		if p.settled() || p.cold == coldRunning {
+		if p.settled() || p.cold == coldRunning || p.cold == coldQueued {
 			continue
 		}
 		v := p.log.View()

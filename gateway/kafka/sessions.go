@@ -51,10 +51,11 @@ type entry struct {
 // Order is the order in which partitions are read; one that gave records goes to
 // the end of it, so that a busy partition cannot starve the rest.
 type session struct {
-	id     int32
-	usesID bool          // fixed when it is made (v13+)
-	used   time.Time     // guarded by sessions.mu
-	place  *list.Element // guarded by sessions.mu
+	id      int32
+	usesID  bool          // fixed when it is made (v13+)
+	used    time.Time     // guarded by sessions.mu
+	counted int           // partitions that are in sessions.parts; guarded by sessions.mu
+	place   *list.Element // guarded by sessions.mu
 
 	mu    sync.Mutex // guards what follows
 	epoch int32      // that the next request must carry
@@ -65,18 +66,33 @@ type session struct {
 // sessions holds them all. Once it is full, a session makes room only after it
 // was idle for a while: otherwise two clients could drive each other out with
 // every request. A client for which there is no room goes on without a session.
+//
+// Partitions are bounded, too: those of one session and those of all. Names and
+// ids in a request need not exist, so a client could add to its session without
+// end.
 type sessions struct {
-	max   int
-	idle  time.Duration
-	gauge prometheus.Gauge
+	max      int
+	maxParts int // of one session
+	maxAll   int // of all sessions
+	idle     time.Duration
+	gauge    prometheus.Gauge
 
-	mu   sync.Mutex // guards what follows
-	byID map[int32]*session
-	lru  list.List // of *session, least recently used first
+	mu    sync.Mutex // guards what follows
+	byID  map[int32]*session
+	lru   list.List // of *session, least recently used first
+	parts int       // of all sessions
 }
 
+// What sessions may remember.
+const (
+	maxSessionParts    = 100_000
+	maxAllSessionParts = 1_000_000
+)
+
 func newSessions(most int, idle time.Duration, gauge prometheus.Gauge) *sessions {
-	return &sessions{max: most, idle: idle, gauge: gauge, byID: map[int32]*session{}}
+	return &sessions{
+		max: most, maxParts: maxSessionParts, maxAll: maxAllSessionParts, idle: idle, gauge: gauge, byID: map[int32]*session{},
+	}
 }
 
 // Session epochs with a meaning of their own.
@@ -130,6 +146,9 @@ func (ss *sessions) open(usesID bool, parts []wanted, now time.Time) *session {
 	if len(ss.byID) >= ss.max && !ss.evict(now) {
 		return nil
 	}
+	if !ss.count(s, len(s.parts)) {
+		return nil
+	}
 	for s.id == 0 || ss.byID[s.id] != nil {
 		s.id = rand.Int32N(math.MaxInt32-1) + 1
 	}
@@ -137,6 +156,17 @@ func (ss *sessions) open(usesID bool, parts []wanted, now time.Time) *session {
 	s.place = ss.lru.PushBack(s)
 	ss.gauge.Set(float64(len(ss.byID)))
 	return s
+}
+
+// count makes n the number of partitions that s remembers; false if that is too
+// much. The caller holds ss.mu.
+func (ss *sessions) count(s *session, n int) bool {
+	if n > ss.maxParts || ss.parts-s.counted+n > ss.maxAll {
+		return false
+	}
+	ss.parts += n - s.counted
+	s.counted = n
+	return true
 }
 
 // evict drops the session that was idle the longest, if that was long enough. The
@@ -157,6 +187,8 @@ func (ss *sessions) evict(now time.Time) bool {
 func (ss *sessions) remove(s *session) {
 	if ss.byID[s.id] == s {
 		delete(ss.byID, s.id)
+		ss.parts -= s.counted
+		s.counted = 0
 		ss.lru.Remove(s.place)
 		ss.gauge.Set(float64(len(ss.byID)))
 	}
@@ -214,11 +246,28 @@ func (ss *sessions) resume(req *kmsg.FetchRequest, parts []wanted, forgotten []w
 		ss.drop(s.id)
 		return scope{}, codeNone
 	}
+	if !ss.grown(s) { // the client begins anew, and gets no session
+		return scope{}, codeSessionNotFound
+	}
 	all := make([]wanted, 0, s.order.Len())
 	for e := s.order.Front(); e != nil; e = e.Next() {
 		all = append(all, entryOf(e).wanted)
 	}
 	return scope{session: s, incremental: true, parts: all}, codeNone
+}
+
+// grown counts what s has become, and drops it if that is too much.
+func (ss *sessions) grown(s *session) bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.byID[s.id] != s {
+		return true // dropped meanwhile, and gone after this answer
+	}
+	if ss.count(s, len(s.parts)) {
+		return true
+	}
+	ss.remove(s)
+	return false
 }
 
 func nextEpoch(e int32) int32 {
