@@ -51,7 +51,7 @@ func TestFetchColdPartitionsTakeTurns(t *testing.T) {
 // TestFetchSessionPartsAreBounded: a session that grows too large ends, and so does
 // the growth of all of them.
 func TestFetchSessionPartsAreBounded(t *testing.T) {
-	ss := newSessions(10, time.Minute, prometheus.NewGauge(prometheus.GaugeOpts{Name: "x"}))
+	ss := newSessions(10, time.Minute, prometheus.NewGauge(prometheus.GaugeOpts{Name: "sessions", Help: "Sessions."}))
 	ss.maxParts, ss.maxAll = 4, 6
 	many := func(from, n int32) (out []wanted) {
 		for i := from; i < from+n; i++ {
