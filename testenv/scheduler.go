@@ -16,7 +16,6 @@ const patience = 30 * time.Second
 type Scheduler struct {
 	mu    sync.Mutex
 	gates []*Gate
-	jobs  sync.WaitGroup
 }
 
 var _ partition.Scheduler = (*Scheduler)(nil)
@@ -66,13 +65,13 @@ func (g *Gate) Open() { g.once.Do(func() { close(g.open) }) }
 // Go implements partition.Scheduler.
 func (s *Scheduler) Go(p partition.Point, f func()) {
 	g := s.gate(p)
-	s.jobs.Go(func() {
+	go func() {
 		if g != nil {
 			g.reached <- p
 			<-g.open
 		}
 		f()
-	})
+	}()
 }
 
 func (s *Scheduler) gate(p partition.Point) *Gate {
@@ -86,12 +85,11 @@ func (s *Scheduler) gate(p partition.Point) *Gate {
 	return nil
 }
 
-// OpenAll opens every gate and waits for the jobs.
+// OpenAll opens every gate. Whoever closes an owner waits for its jobs by that.
 func (s *Scheduler) OpenAll() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, g := range s.gates {
 		g.Open()
 	}
-	s.mu.Unlock()
-	s.jobs.Wait()
 }
