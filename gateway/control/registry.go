@@ -41,3 +41,7 @@ func (r registry) DeleteStarted(ctx context.Context, f partition.Fence, id tiers
 func (r registry) DeleteFinished(ctx context.Context, f partition.Fence, id tiers.SegmentID) error {
 	return r.store.DeleteFinished(ctx, r.fence(f), id)
 }
+
+func (r registry) RaiseLogStart(ctx context.Context, f partition.Fence, o tiers.Offset) error {
+	return r.store.RaiseLogStart(ctx, r.fence(f), o)
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/strandline-io/strandline/tiers"
 	"github.com/strandline-io/strandline/tiers/fsys"
 	"github.com/strandline-io/strandline/tiers/local"
+	"github.com/strandline-io/strandline/tiers/plan"
 	"github.com/strandline-io/strandline/tiers/remote"
 )
 
@@ -36,6 +37,25 @@ type Config struct {
 	TimestampBefore time.Duration // message.timestamp.before.max.ms; 0: no limit
 	TimestampAfter  time.Duration // message.timestamp.after.max.ms; 0: no limit
 	Remote          bool          // remote.storage.enable
+	Retention       Retention
+}
+
+// Retention says what of a log goes by itself. Its zero value keeps everything.
+type Retention struct {
+	On    bool
+	Total plan.Limits // retention.*
+	Local plan.Limits // local.retention.*; never wider than Total
+	// CopyPaused stops the copies (remote.log.copy.disable, KIP-950): Total then
+	// holds for local segments too, and what is in the bucket stays readable until
+	// it is due (report 108).
+	CopyPaused bool
+	// ForgetRemote has everything that is in the bucket only deleted, once Remote
+	// is off: the log then starts where the disk does
+	// (remote.log.delete.on.disable, KIP-950).
+	ForgetRemote bool
+	// Delay is how long objects stay after their row has gone to DeleteStarted,
+	// for readers that are on them still (file.delete.delay.ms, report 047).
+	Delay time.Duration
 }
 
 // check refuses what no partition can run with.
@@ -86,6 +106,10 @@ type Registry interface {
 	DeleteStarted(ctx context.Context, f Fence, id tiers.SegmentID) error
 	// DeleteFinished removes the row, which must be in DeleteStarted.
 	DeleteFinished(ctx context.Context, f Fence, id tiers.SegmentID) error
+	// RaiseLogStart moves the partition's log start up and returns once that is
+	// remembered wherever a rebuild would look: in the control plane and, if there
+	// is a bucket, in the bucket (R8). A lower offset changes nothing.
+	RaiseLogStart(ctx context.Context, f Fence, o tiers.Offset) error
 }
 
 // Deps is what an owner is handed. Nothing of it changes.
@@ -97,6 +121,10 @@ type Deps struct {
 	Registry  Registry
 	Scheduler Scheduler
 	Cluster   string
+	// MayDelete is asked right before objects that rows name are deleted: whether
+	// this node's claim on the bucket still holds. An error means that nothing may
+	// be deleted now. Nil: always.
+	MayDelete func(ctx context.Context) error
 	Now       func() time.Time
 	NewID     func() tiers.SegmentID
 	Log       hclog.Logger

@@ -358,6 +358,7 @@ type rows struct {
 	mu    sync.Mutex
 	epoch tiers.LeaderEpoch // what a fence must have
 	byID  map[tiers.SegmentID]tiers.RemoteSegment
+	start tiers.Offset // the log start that was remembered
 	fault func(op string) (applied bool, err error) // nil: none
 	calls []string
 }
@@ -450,6 +451,16 @@ func (r *rows) DeleteStarted(_ context.Context, f Fence, id tiers.SegmentID) err
 
 func (r *rows) DeleteFinished(_ context.Context, f Fence, id tiers.SegmentID) error {
 	return r.move("delete-finished", f, id, tiers.DeleteFinished, nil)
+}
+
+func (r *rows) RaiseLogStart(_ context.Context, f Fence, o tiers.Offset) error {
+	return r.do("raise-log-start", func() error {
+		if f.Epoch != r.epoch {
+			return tiers.E(tiers.StaleFence, "raise-log-start", f.Partition.String(), "epoch %d, the partition is at %d", f.Epoch, r.epoch)
+		}
+		r.start = max(r.start, o)
+		return nil
+	})
 }
 
 // list is the rows in order of base, as "[base,end) state".

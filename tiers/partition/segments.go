@@ -26,6 +26,7 @@ type SegmentInfo struct {
 	MaxTimestamp int64
 	Epochs       tiers.Lineage
 	Key          string // of the records object
+	Why          string // why it is still where it is, or what is about to happen to it
 }
 
 // Segments lists the segments of both tiers, by base.
