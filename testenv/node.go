@@ -3,6 +3,7 @@ package testenv
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -25,6 +26,7 @@ type Node struct {
 	Bucket    *memory.Bucket
 	Scheduler *Scheduler
 	Config    gateway.Config
+	now       func() time.Time
 	stopped   bool
 }
 
@@ -51,8 +53,14 @@ func Start(t testing.TB) *Node {
 // Open starts a node on a disk and a bucket; it may refuse.
 func Open(t testing.TB, c gateway.Config, fs *mem.FS, b *memory.Bucket) (*Node, error) {
 	t.Helper()
-	n := &Node{t: t, FS: fs, Bucket: b, Scheduler: NewScheduler(), Config: c}
-	node, err := gateway.Start(t.Context(), c, gateway.Deps{FS: fs, Bucket: b, Scheduler: n.Scheduler, Log: hclog.NewNullLogger()})
+	return OpenAt(t, c, fs, b, time.Now)
+}
+
+// OpenAt is Open with a clock, which the node keeps through Reopen and Rebuild.
+func OpenAt(t testing.TB, c gateway.Config, fs *mem.FS, b *memory.Bucket, now func() time.Time) (*Node, error) {
+	t.Helper()
+	n := &Node{t: t, FS: fs, Bucket: b, Scheduler: NewScheduler(), Config: c, now: now}
+	node, err := gateway.Start(t.Context(), c, gateway.Deps{FS: fs, Bucket: b, Scheduler: n.Scheduler, Log: hclog.NewNullLogger(), Now: now})
 	if err != nil {
 		return nil, err
 	}
@@ -86,12 +94,11 @@ func (n *Node) Shutdown() {
 }
 
 // PowerCut returns the disk as a power loss at this moment leaves it, and the
-// bucket. The bucket is a moment older than the disk's copy: requests that were
-// under way arrive. The node itself goes on with what it has, and is of no
-// interest any more.
-func (n *Node) PowerCut(seed uint64) (*mem.FS, *memory.Bucket) {
-	disk := n.FS.CrashCopy(seed)
-	return disk, n.Bucket.Clone()
+// bucket of the same moment. The node itself goes on with what it has, and is of
+// no interest any more.
+func (n *Node) PowerCut(seed uint64) (disk *mem.FS, bucket *memory.Bucket) {
+	bucket = n.Bucket.CloneAnd(func() { disk = n.FS.CrashCopy(seed) })
+	return disk, bucket
 }
 
 // Reopen cuts the power and starts a node on what is left.
@@ -99,11 +106,34 @@ func (n *Node) Reopen(seed uint64) *Node {
 	n.t.Helper()
 	disk, bucket := n.PowerCut(seed)
 	n.end()
-	again, err := Open(n.t, n.Config, disk, bucket)
+	return n.again(disk, bucket)
+}
+
+// again starts a node on what this one left.
+func (n *Node) again(disk *mem.FS, bucket *memory.Bucket) *Node {
+	n.t.Helper()
+	next, err := OpenAt(n.t, n.Config, disk, bucket, n.now)
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return again
+	return next
+}
+
+// Restart stops the node in order and starts it again.
+func (n *Node) Restart() *Node {
+	n.t.Helper()
+	n.Shutdown()
+	return n.again(n.FS, n.Bucket)
+}
+
+// Kill ends the process in the middle of what it does, and starts another on what
+// it had written, synced or not.
+func (n *Node) Kill() *Node {
+	n.t.Helper()
+	var disk *mem.FS
+	bucket := n.Bucket.CloneAnd(func() { disk = n.FS.KillCopy() })
+	n.end()
+	return n.again(disk, bucket)
 }
 
 // Rebuild brings the node's cluster back on an empty disk, from the bucket alone.
@@ -112,14 +142,10 @@ func (n *Node) Rebuild() *Node {
 	bucket := n.Bucket.Clone()
 	n.end()
 	disk := mem.New()
-	if _, err := gateway.Rebuild(n.t.Context(), n.Config, gateway.RebuildDeps{FS: disk, Bucket: bucket, Log: hclog.NewNullLogger()}); err != nil {
+	if _, err := gateway.Rebuild(n.t.Context(), n.Config, gateway.RebuildDeps{FS: disk, Bucket: bucket, Log: hclog.NewNullLogger(), Now: n.now}); err != nil {
 		n.t.Fatal(err)
 	}
-	again, err := Open(n.t, n.Config, disk, bucket)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return again
+	return n.again(disk, bucket)
 }
 
 // Admin is a client of the node's admin interface.

@@ -78,9 +78,14 @@ func (b *Bucket) ForgetCRC() {
 }
 
 // Clone returns a bucket with the same objects and neither faults nor log.
-func (b *Bucket) Clone() *Bucket {
+func (b *Bucket) Clone() *Bucket { return b.CloneAnd(func() {}) }
+
+// CloneAnd is Clone, with f run at the same moment: no call of the bucket ends
+// between the two.
+func (b *Bucket) CloneAnd(f func()) *Bucket {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	f()
 	return &Bucket{objects: maps.Clone(b.objects), now: b.now, caps: b.caps, lenient: b.lenient}
 }
 
