@@ -21,13 +21,17 @@ const (
 // Append writes data, the concatenation of stamped batches whose headers are in
 // order in hs, at LogEnd: one write, no sync. The first must have base offset
 // LogEnd. Lineage, indexes and producer state follow. On an error nothing of it
-// is in the log; if even that cannot be assured, the log is Broken.
+// is in the log; if even that cannot be assured, the log is Broken. While the disk
+// is full it is ErrFull.
 func (l *Log) Append(data []byte, hs []batch.Header) error {
 	if err := l.usable("append"); err != nil {
 		return err
 	}
 	if len(hs) == 0 && len(data) == 0 {
 		return nil
+	}
+	if err := l.o.Disk.Full(); err != nil {
+		return err
 	}
 	lineage, markers, err := l.planAppend(data, hs)
 	if err != nil {
@@ -36,6 +40,16 @@ func (l *Log) Append(data []byte, hs []batch.Header) error {
 	if hs[len(hs)-1].Last()-l.end > maxRelative {
 		return tiers.E(tiers.InvalidRequest, "append", l.place, "%d batches span more than 2^31 offsets: append fewer at once", len(hs))
 	}
+	if err := l.append(data, hs, lineage); err != nil {
+		l.o.Disk.noRoom(err)
+		return err
+	}
+	l.takeIn(hs, markers)
+	return nil
+}
+
+// append writes batches that were checked, with what must be on disk before them.
+func (l *Log) append(data []byte, hs []batch.Header, lineage tiers.Lineage) error {
 	if l.overflows(data, hs) {
 		if err := l.Roll(); err != nil {
 			return err
@@ -46,11 +60,7 @@ func (l *Log) Append(data []byte, hs []batch.Header) error {
 			return err
 		}
 	}
-	if err := l.write(data); err != nil {
-		return err
-	}
-	l.takeIn(hs, markers)
-	return nil
+	return l.write(data)
 }
 
 // planAppend checks what must hold of the batches, and returns the lineage with
@@ -219,6 +229,12 @@ func (l *Log) Roll() error {
 	if err := l.usable("roll"); err != nil {
 		return err
 	}
+	err := l.roll()
+	l.o.Disk.noRoom(err)
+	return err
+}
+
+func (l *Log) roll() error {
 	old := l.active()
 	if size, _ := old.extent(); size == 0 {
 		return nil
@@ -240,6 +256,7 @@ func (l *Log) Roll() error {
 	}
 	old.toFiles()
 	l.setSegments(append(slices.Clip(l.segs), next))
+	l.o.Disk.wantCheckpoint()
 	return nil
 }
 
@@ -268,7 +285,9 @@ func (l *Log) create(base tiers.Offset) (*segment, error) {
 
 // Close syncs, writes what spares the next Open a scan, and closes the files.
 // Readers may still use their snapshots. A log that is Broken, or whose side
-// files could not be written, is recovered by the next Open.
+// files could not be written, is recovered by the next Open. If that is in this
+// process, and the log is Broken, Open keeps what was acknowledged and cuts what
+// was not: see opening.doubt.
 func (l *Log) Close() error {
 	if l.closed {
 		return nil

@@ -29,6 +29,8 @@ type Disk struct {
 	lock    io.Closer
 	files   handles
 	windows windows
+	room    room
+	due     chan struct{} // a checkpoint is wanted before the next one is due
 
 	// scans bounds how many look-ups decompress records at once (report 069).
 	scans chan struct{}
@@ -53,6 +55,7 @@ type diskEntry struct {
 	clean              tiers.Offset // where the log ended when it was closed cleanly; NoOffset if it was not
 	log                *Log
 	busy               bool // its log is being opened
+	suspect            bool // its log broke in this process: see Log.Close
 }
 
 // sample brings the values of an open log into the entry.
@@ -66,7 +69,7 @@ func (e *diskEntry) sample() {
 // fsys.ErrLocked, naming the directory, if another process has it. The
 // clean-shutdown marker is taken away, durably, before anything can be written.
 func OpenDisk(fs fsys.FS, dir string, log hclog.Logger) (*Disk, error) {
-	d := &Disk{scans: make(chan struct{}, maxScans), fs: fs, dir: dir, out: log, files: handles{limit: maxOpenFiles}, parts: map[tiers.PartitionID]*diskEntry{}}
+	d := &Disk{scans: make(chan struct{}, maxScans), due: make(chan struct{}, 1), fs: fs, dir: dir, out: log, files: handles{limit: maxOpenFiles}, parts: map[tiers.PartitionID]*diskEntry{}}
 	if err := fsys.MkdirAllSync(fs, dir, dirPerm); err != nil {
 		return nil, tiers.E(tiers.StorageFailed, "open disk", dir, "%w", err)
 	}
@@ -75,7 +78,11 @@ func OpenDisk(fs fsys.FS, dir string, log hclog.Logger) (*Disk, error) {
 		return nil, tiers.E(tiers.StorageFailed, "open disk", dir, "lock the directory: %w", err)
 	}
 	d.lock = lock
-	if err := d.load(); err != nil {
+	err = d.giveReserve()
+	if err == nil {
+		err = d.load()
+	}
+	if err != nil {
 		return nil, errors.Join(tiers.E(tiers.StorageFailed, "open disk", dir, "%w", err), lock.Close())
 	}
 	return d, nil
@@ -126,7 +133,7 @@ func (d *Disk) readCheckpoint(name string) (map[tiers.PartitionID]tiers.Offset, 
 func (d *Disk) entry(id tiers.PartitionID) *diskEntry {
 	e := d.parts[id]
 	if e == nil {
-		e = &diskEntry{tiers.NoOffset, tiers.NoOffset, tiers.NoOffset, tiers.NoOffset, nil, false}
+		e = &diskEntry{point: tiers.NoOffset, start: tiers.NoOffset, high: tiers.NoOffset, clean: tiers.NoOffset}
 		d.parts[id] = e
 	}
 	return e
@@ -177,12 +184,13 @@ func (d *Disk) opened(l *Log, err error) {
 	e := d.entry(l.o.ID)
 	e.busy = false
 	if err == nil {
-		e.log, l.sampled = l, true
+		e.log, l.sampled, e.suspect = l, true, false
 	}
 }
 
 // detach ends the sampling of l. clean says that the next Open may trust what is
-// on disk.
+// on disk. If l broke, the next Open of this process may not trust even what it
+// reads: after a failed fsync the file shows bytes that no disk has.
 func (d *Disk) detach(l *Log, clean bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -195,6 +203,7 @@ func (d *Disk) detach(l *Log, clean bool) {
 	if clean {
 		e.clean = l.end
 	}
+	e.suspect = l.broken != nil
 }
 
 // maxScans is how many look-ups by time may decompress a batch at the same time.
@@ -216,7 +225,44 @@ func (d *Disk) Scan(ctx context.Context) (done func(), err error) {
 func (d *Disk) Checkpoint() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.write()
+	err := d.write()
+	d.noRoom(err)
+	return err
+}
+
+// Due gets a value when a checkpoint is worth writing now: a segment was closed,
+// and what is in it is not to be scanned, let alone cut, after a crash. Many that
+// are closed at once ask for one.
+func (d *Disk) Due() <-chan struct{} { return d.due }
+
+func (d *Disk) wantCheckpoint() {
+	select {
+	case d.due <- struct{}{}:
+	default: // asked for already
+	}
+}
+
+// Mend brings a disk back that went offline because its recovery points could not
+// be lowered: once it takes a write and an fsync, all checkpoint files are
+// written again with the values that hold now, the lowered ones included.
+// Nothing was cut when they could not be. A disk that is not offline is left
+// alone. The error is why it stays offline.
+func (d *Disk) Mend() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.Failed() == nil || d.closed {
+		return nil
+	}
+	if err := d.probe(); err != nil {
+		return tiers.E(tiers.StorageFailed, "mend disk", d.dir, "%w", err)
+	}
+	d.written = [3][]byte{} // what the files hold is not known
+	if err := d.put(); err != nil {
+		return err
+	}
+	d.failed.Store(nil)
+	d.out.Info("the disk is back: its checkpoints could be written", "dir", d.dir)
+	return nil
 }
 
 // Forget removes a partition's entries: they never come back (C6), whatever a
@@ -293,6 +339,11 @@ func (d *Disk) write() error {
 	if err := d.Failed(); err != nil {
 		return err
 	}
+	return d.put()
+}
+
+// put is write without a look at whether it may.
+func (d *Disk) put() error {
 	var maps [3]map[tiers.PartitionID]tiers.Offset
 	for i := range maps {
 		maps[i] = make(map[tiers.PartitionID]tiers.Offset, len(d.parts))

@@ -39,7 +39,7 @@ func (p *opening) openSegments() error {
 		return err
 	}
 	p.prods = prods
-	r := &rescan{opening: p, from: from, next: p.found[from].base, decoder: batch.NewDecoder(0)}
+	r := &rescan{opening: p, from: from, next: p.found[from].base, decoder: batch.NewDecoder(0), unsure: p.doubt()}
 	return r.run()
 }
 
@@ -50,6 +50,8 @@ type rescan struct {
 	next    tiers.Offset // after the last sound batch
 	decoder *batch.Decoder
 	lost    bool // the end of the last segment is damaged below the recovery point
+	unsure  doubt
+	again   int64 // where the bytes of the last segment begin that are written again
 }
 
 func (r *rescan) run() error {
@@ -100,7 +102,14 @@ func (r *rescan) scan(i int) (cut int64, err error) {
 	s, size := r.found[i], r.sizes[r.found[i].base]
 	w := newWalker(s.log, size, r.upto(s), int(min(scanWindow, max(size, batch.HeaderSize))))
 	defer func() { r.rec.Bytes += w.bytes }()
+	r.again = 0
 	for pos := int64(0); pos < size; {
+		if r.next <= r.point {
+			r.again = pos
+		}
+		if r.next >= r.unsure.cut {
+			return pos, nil
+		}
 		h, b, err := w.batch(pos, r.next)
 		if err == nil && h.LeaderEpoch >= 0 && h.LeaderEpoch < r.ends.Last() && r.next >= r.point {
 			err = damage{pos, "its leader epoch is older than that of the batch before it"}
@@ -217,6 +226,12 @@ func (r *rescan) cutAt(i int, pos int64) error {
 func (r *rescan) makeDurable() error {
 	for i := r.from; i < len(r.found); i++ {
 		s := r.found[i]
+		if r.unsure.on && i == len(r.found)-1 {
+			// Only the last one can have bytes that were not synced (Log.Roll).
+			if err := s.rewrite(r.again, s.size); err != nil {
+				return err
+			}
+		}
 		if err := s.syncLog(); err != nil {
 			return err
 		}

@@ -212,6 +212,7 @@ func TestReport039DiskFull(t *testing.T) {
 	}
 	must(t, l.Sync())
 	fs.SetCapacity(0)
+	n.disk.CheckRoom()
 	want = append(want, add(t, l, 1, 1)...)
 	must(t, l.Sync())
 	if l = n.losePower(); !bytes.Equal(content(t, l), want) {
