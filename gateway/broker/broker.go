@@ -133,8 +133,10 @@ type Broker struct {
 	endLife    context.CancelFunc
 	tasks      sync.WaitGroup
 	closing    atomic.Bool
-	flushes    chan struct{}               // asks for a flush in the background
-	burials    chan struct{}               // asks for a look at doomed segments
+	flushes    chan struct{} // asks for a flush in the background
+	burials    chan struct{} // asks for a look at doomed segments
+	reopens    chan struct{} // asks for a look at partitions that failed
+	rows       rowsAsOf
 	publishing atomic.Pointer[tiers.Error] // why the last change is not in the bucket yet
 	snapshotAt atomic.Pointer[time.Time]
 	claim      claimWatch
@@ -157,6 +159,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 		openings: make(chan struct{}, o.OpenAtOnce),
 		flushes:  make(chan struct{}, 1),
 		burials:  make(chan struct{}, 1),
+		reopens:  make(chan struct{}, 1),
 	}
 	b.producers.turn = make(chan struct{}, 1)
 	b.life, b.endLife = context.WithCancel(context.WithoutCancel(ctx))
@@ -206,6 +209,7 @@ func (b *Broker) checkLeaders(topics []control.Topic) error {
 func (b *Broker) startTasks() {
 	b.task(b.flushOnDemand)
 	b.task(b.checkpointForEver)
+	b.task(b.guardForEver)
 	if b.o.Cache != nil {
 		b.task(b.buryForEver)
 		b.wake(b.burials) // what an earlier run left

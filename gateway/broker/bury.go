@@ -72,9 +72,6 @@ func (b *Broker) mustWait(s tiers.RemoteSegment) bool {
 }
 
 func (b *Broker) buryBatch(ctx context.Context, doomed []tiers.RemoteSegment) error {
-	if err := b.lost("delete objects", ""); err != nil {
-		return err
-	}
 	keys := make([]string, 0, 2*len(doomed))
 	ids := make([]tiers.SegmentID, len(doomed))
 	for i, s := range doomed {
@@ -83,7 +80,7 @@ func (b *Broker) buryBatch(ctx context.Context, doomed []tiers.RemoteSegment) er
 	}
 	// Whoever has taken the bucket over may have these segments in its rows, and
 	// no delete can be taken back.
-	if err := b.checkClaim(ctx); err != nil {
+	if err := b.mayDelete(ctx); err != nil {
 		return err
 	}
 	if err := b.o.Cache.Bucket().Delete(ctx, keys...); err != nil {

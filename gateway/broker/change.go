@@ -202,19 +202,12 @@ func (b *Broker) install(topics []control.Topic) {
 	gone := b.dropped(old, next)
 	b.catalog.Store(next)
 	for _, s := range fresh {
-		b.open(s)
+		b.begin(s, nil)
 	}
 	b.reconfigure(old, next)
 	for _, e := range gone {
 		b.retire(e)
 	}
-}
-
-// open starts the attempts to open a slot's partition.
-func (b *Broker) open(s *slot) {
-	ctx, stop := context.WithCancel(b.life)
-	s.stop = stop
-	b.tasks.Go(func() { b.keepOpening(ctx, s) })
 }
 
 // reconfigure hands the settings of topics that changed to their partitions. It

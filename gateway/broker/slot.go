@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,24 +16,43 @@ import (
 	"github.com/strandline-io/strandline/tiers/partition"
 )
 
-// How long a partition waits before it is opened again when the bucket could not
-// be reached: doubled from the first to the last.
+// How long a partition waits before it is opened again: doubled from the first to
+// the last. One that fails again soon after it was opened waits longer each time.
 const (
-	firstReopen = 500 * time.Millisecond
-	lastReopen  = 30 * time.Second
+	firstReopen  = 500 * time.Millisecond
+	lastReopen   = 30 * time.Second // while the bucket or the machine refuses: that passes
+	firstSlow    = 30 * time.Second
+	lastSlow     = 5 * time.Minute // anything else: somebody must do something first
+	settledAfter = 10 * time.Minute
 )
+
+// closeBroken bounds how long the workers of an owner whose disk failed may take
+// to end before it is opened again.
+const closeBroken = 30 * time.Second
 
 // slot is the place of one partition in the directory.
 type slot struct {
 	identity partition.Identity
 	state    atomic.Pointer[slotState] // what look-ups see
 
-	stop  context.CancelFunc // ends the attempts to open it
-	done  chan struct{}      // closed once nobody tries to open it any more
+	life  context.Context    //nolint:containedctx // of the attempts to open it: ends with close
+	stop  context.CancelFunc // ends life
 	tried chan struct{}      // closed after the first attempt
+	once  sync.Once          // closes it
+	nudge chan struct{}      // ends the pause before the next attempt
 
-	mu     sync.Mutex
-	config partition.Config // what the owner should run with
+	mu       sync.Mutex
+	config   partition.Config // what the owner should run with
+	closed   bool
+	attempts chan struct{} // closed when the attempts under way have ended; nil: there are none
+	waiting  []chan error  // for the outcome of the next attempt
+	acked    tiers.Offset  // an owner of this process has acknowledged up to here
+	closedAt time.Time     // when the last owner had ended; zero: there was none
+	openedAt time.Time     // the last time
+	relapse  time.Duration // the pause before the attempts of a partition that failed again
+	told     string        // the last reason that was logged
+
+	acceptLoss bool // the next attempt may do without records that were acknowledged
 }
 
 // slotState is either an owner or the reason why there is none.
@@ -63,49 +83,156 @@ func (b *Broker) newSlot(t control.Topic, p control.Partition, c partition.Confi
 			Node:     b.o.Node.ID,
 			LogStart: p.LogStart,
 		},
-		done:   make(chan struct{}),
 		tried:  make(chan struct{}),
+		nudge:  make(chan struct{}, 1),
 		config: c,
 	}
+	s.life, s.stop = context.WithCancel(b.life)
 	s.state.Store(&slotState{err: tiers.E(tiers.NotLeader, "find partition", s.identity.Name.String(), "it is being opened")})
 	return s
 }
 
-// keepOpening opens the slot's partition, again and again while the bucket
-// cannot be reached. Any other failure needs an operator: it stays offline.
-func (b *Broker) keepOpening(ctx context.Context, s *slot) {
-	defer close(s.done)
-	first := sync.OnceFunc(func() { close(s.tried) })
-	defer first()
-	for wait := firstReopen; ; wait = min(2*wait, lastReopen) {
-		err := b.tryOpen(ctx, s)
-		if err == nil || ctx.Err() != nil {
+// begin starts the attempts to open the slot's partition, after broken, its last
+// owner, is closed; nil if there was none. It does nothing while attempts are
+// under way, or once the slot is closed. It is called by tasks of the broker only.
+func (b *Broker) begin(s *slot, broken *partition.Owner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.attempts != nil {
+		return
+	}
+	s.attempts = make(chan struct{})
+	b.tasks.Go(func() { b.keepOpening(s, broken) })
+}
+
+// keepOpening opens the slot's partition, again and again until that succeeds:
+// soon while the bucket or the machine refuses, later if somebody must do
+// something first.
+func (b *Broker) keepOpening(s *slot, broken *partition.Owner) {
+	defer s.end()
+	if broken != nil && !b.replace(s, broken) {
+		return
+	}
+	for failures := 0; ; failures++ {
+		err := b.tryOpen(s)
+		if s.life.Err() != nil {
 			return
 		}
-		retry := tiers.KindOf(err) == tiers.RemoteUnavailable
-		b.goOffline(s, err, retry, wait)
-		first()
-		if !retry || !pause(ctx, wait) {
+		s.tell(err)
+		if err == nil {
+			return
+		}
+		wait := reopenPause(err, failures)
+		b.goOffline(s, err, wait)
+		s.once.Do(func() { close(s.tried) })
+		if !s.rest(wait) {
 			return
 		}
 	}
 }
 
-func (b *Broker) goOffline(s *slot, err error, retry bool, wait time.Duration) {
+// reopenPause is how long to wait after so many failures in a row.
+func reopenPause(err error, failures int) time.Duration {
+	first, last := firstSlow, lastSlow
+	if passes(err) {
+		first, last = firstReopen, lastReopen
+	}
+	return min(first<<min(failures, 10), last)
+}
+
+// passes reports whether the cause of an error can go away by itself: a bucket
+// that is away, a disk that is full or does not answer.
+func passes(err error) bool {
+	switch tiers.KindOf(err) {
+	case tiers.RemoteUnavailable, tiers.TimedOut:
+		return true
+	}
+	_, refused := errors.AsType[syscall.Errno](err)
+	return refused
+}
+
+// replace closes an owner whose disk failed, and waits if that happens again and
+// again. It reports false if the slot was closed meanwhile.
+func (b *Broker) replace(s *slot, broken *partition.Owner) bool {
+	v, name := broken.View(), s.identity.Name.String()
+	s.mu.Lock()
+	s.acked = max(s.acked, v.HighWatermark)
+	if b.o.Now().Sub(s.openedAt) > settledAfter {
+		s.relapse = 0
+	}
+	wait := s.relapse
+	s.relapse = min(max(2*s.relapse, firstReopen), lastSlow)
+	if !s.closed {
+		s.state.Store(&slotState{leaving: broken, offline: true, err: tiers.E(tiers.StorageFailed, "find partition", name, "it is offline and being opened again: %w", v.Err)})
+	}
+	s.mu.Unlock()
+	b.o.Log.Warn("a partition whose disk failed is opened again", "partition", name, "after", wait, "acknowledged", v.HighWatermark, "err", v.Err)
+	ctx, cancel := context.WithTimeout(s.life, closeBroken)
+	defer cancel()
+	if err := broken.Close(ctx); err != nil {
+		b.o.Log.Debug("closing it", "partition", name, "err", err)
+	}
+	s.mu.Lock()
+	s.closedAt = b.o.Now()
+	s.mu.Unlock()
+	return wait == 0 || s.rest(wait)
+}
+
+// rest waits, less if somebody asks to go on, and reports false if the slot was
+// closed meanwhile.
+func (s *slot) rest(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.nudge:
+	case <-s.life.Done():
+		return false
+	}
+	return s.life.Err() == nil
+}
+
+// end lets others begin anew.
+func (s *slot) end() {
+	s.once.Do(func() { close(s.tried) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.attempts)
+	s.attempts = nil
+}
+
+// tell gives the outcome of an attempt to those who wait for it.
+func (s *slot) tell(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.waiting {
+		c <- err // there is room for one
+	}
+	s.waiting = nil
+}
+
+func (b *Broker) goOffline(s *slot, err error, wait time.Duration) {
 	name := s.identity.Name.String()
 	s.state.Store(&slotState{
 		offline: true,
 		err:     tiers.E(tiers.StorageFailed, "find partition", name, "it is offline: %w", err),
 	})
-	if retry {
+	s.mu.Lock()
+	again := s.told == err.Error()
+	s.told = err.Error()
+	s.mu.Unlock()
+	switch {
+	case again: // it was told
+	case passes(err):
 		b.o.Log.Warn("partition is offline, trying again", "partition", name, "after", wait, "err", err)
-		return
+	default:
+		b.o.Log.Error("partition is offline: remove the cause; it is tried again, and at once by `strandline topic reopen`", "partition", name, "after", wait, "err", err)
 	}
-	b.o.Log.Error("partition is offline until the node restarts", "partition", name, "err", err)
 }
 
 // tryOpen opens the partition once, when its turn comes.
-func (b *Broker) tryOpen(ctx context.Context, s *slot) error {
+func (b *Broker) tryOpen(s *slot) error {
+	ctx := s.life
 	select {
 	case b.openings <- struct{}{}:
 		defer func() { <-b.openings }()
@@ -115,9 +242,18 @@ func (b *Broker) tryOpen(ctx context.Context, s *slot) error {
 		return err
 	}
 	s.mu.Lock()
-	config := s.config
+	id, config, deps, closedAt := s.identity, s.config, b.deps(s.identity), s.closedAt
+	if !s.acceptLoss {
+		deps.Acknowledged = s.acked
+	}
 	s.mu.Unlock()
-	owner, err := partition.Open(ctx, s.identity, config, b.deps(s.identity))
+	if !closedAt.IsZero() { // its owner may have raised the log start
+		var err error
+		if id.LogStart, err = b.rows.logStart(ctx, b, id.ID, closedAt); err != nil {
+			return err
+		}
+	}
+	owner, err := partition.Open(ctx, id, config, deps)
 	if err != nil {
 		return err
 	}
@@ -130,6 +266,10 @@ func (b *Broker) tryOpen(ctx context.Context, s *slot) error {
 func (b *Broker) serve(ctx context.Context, s *slot, owner *partition.Owner, opened partition.Config) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if was := s.state.Load(); was.offline {
+		b.o.Log.Info("partition is back", "partition", s.identity.Name.String(), "log_end", owner.View().LogEnd)
+	}
+	s.openedAt, s.told, s.acked, s.acceptLoss = b.o.Now(), "", 0, false
 	s.state.Store(&slotState{owner: owner})
 	// Broker.Fence sets fenced first and then looks at the slots; here the owner
 	// is shown first: one of the two sees the other.
@@ -151,12 +291,21 @@ func (b *Broker) deps(id partition.Identity) partition.Deps {
 		Cache:     b.o.Cache,
 		Registry:  b.registry,
 		Scheduler: b.o.Scheduler,
+		MayDelete: b.mayDelete,
 		Cluster:   b.o.Node.Cluster,
 		Now:       b.o.Now,
 		NewID:     b.o.NewID,
 		Log:       b.o.Log.Named("partition").With("partition", id.Name.String()),
 		Metrics:   b.o.Metrics,
 	}
+}
+
+// mayDelete is asked before objects that rows name are deleted.
+func (b *Broker) mayDelete(ctx context.Context) error {
+	if err := b.lost("delete objects", "this node"); err != nil {
+		return err
+	}
+	return b.checkClaim(ctx)
 }
 
 // configure changes the settings of the slot's partition, now or once it opens.
@@ -176,7 +325,14 @@ func (s *slot) configure(ctx context.Context, c partition.Config) error {
 // close ends the attempts to open the partition and closes its owner.
 func (s *slot) close(ctx context.Context) error {
 	s.stop()
-	<-s.done
+	s.mu.Lock()
+	s.closed = true
+	attempts := s.attempts
+	s.mu.Unlock()
+	if attempts != nil {
+		<-attempts
+	}
+	s.tell(tiers.E(tiers.Closed, "open partition", s.identity.Name.String(), "it is being closed on this node"))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.state.Load().owner

@@ -60,10 +60,30 @@ func (b *Broker) snapshot(ctx context.Context) error {
 	return nil
 }
 
+// checkpointPause keeps segments that are closed one after the other from having
+// the checkpoints written without a break.
+const checkpointPause = 250 * time.Millisecond
+
+// checkpointForEver writes the recovery points regularly, and when a segment was
+// closed: what is in it is durable, and a crash need not look at it again.
 func (b *Broker) checkpointForEver(ctx context.Context) {
-	every(ctx, b.o.CheckpointEvery, func(context.Context) {
-		if err := b.o.Disk.Checkpoint(); err != nil {
+	t := time.NewTicker(b.o.CheckpointEvery)
+	defer t.Stop()
+	var failed bool
+	for {
+		select {
+		case <-t.C:
+		case <-b.o.Disk.Due():
+		case <-ctx.Done():
+			return
+		}
+		err := b.o.Disk.Checkpoint()
+		if err != nil && !failed {
 			b.o.Log.Error("checkpoints were not written: recovery after a crash will read more", "err", err)
 		}
-	})
+		failed = err != nil
+		if !pause(ctx, checkpointPause) {
+			return
+		}
+	}
 }

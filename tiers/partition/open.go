@@ -62,6 +62,16 @@ func openState(ctx context.Context, id Identity, c Config, d Deps) (*state, erro
 	return s, nil
 }
 
+// checkAcknowledged refuses a log that has lost what this process promised.
+func (s *state) checkAcknowledged(acked tiers.Offset) error {
+	if end := s.local.LogEnd(); end < acked {
+		return tiers.E(tiers.StorageFailed, "open", s.place,
+			"ACKNOWLEDGED RECORDS ARE GONE: the log ends at %d and offsets up to %d were acknowledged; "+
+				"look for a copy of the disk first; `strandline topic reopen --accept-loss` goes on without offsets [%d,%d)", end, acked, end, acked)
+	}
+	return nil
+}
+
 // opening is what only Open needs.
 type opening struct {
 	ctx  context.Context
@@ -240,6 +250,9 @@ func (s *state) reconcile(o opening) error {
 		return err
 	}
 	if err := s.raiseStart(); err != nil {
+		return err
+	}
+	if err := s.checkAcknowledged(o.deps.Acknowledged); err != nil {
 		return err
 	}
 	last := s.local.Lineage().Last()

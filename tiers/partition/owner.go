@@ -125,10 +125,14 @@ type Deps struct {
 	// this node's claim on the bucket still holds. An error means that nothing may
 	// be deleted now. Nil: always.
 	MayDelete func(ctx context.Context) error
-	Now       func() time.Time
-	NewID     func() tiers.SegmentID
-	Log       hclog.Logger
-	Metrics   *Metrics // may be nil
+	// Acknowledged is the high watermark that an earlier owner of this process had.
+	// A log that ends below it has lost records that were promised, and is not
+	// opened. 0: there was none, or the loss is accepted.
+	Acknowledged tiers.Offset
+	Now          func() time.Time
+	NewID        func() tiers.SegmentID
+	Log          hclog.Logger
+	Metrics      *Metrics // may be nil
 	// Jitter spreads the tries of many owners over a delay. Nil: somewhere
 	// between half of it and all of it.
 	Jitter func(time.Duration) time.Duration

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"errors"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -128,7 +129,10 @@ func (s *state) sync() error {
 // opened again (report 039).
 func (s *state) diskFailed(op string, err error) error {
 	failed := tiers.E(tiers.StorageFailed, op, s.place, "%w", err)
-	if s.local.Broken() == nil {
+	switch {
+	case errors.Is(err, local.ErrFull):
+		return failed // the disk has told, once for all that would
+	case s.local.Broken() == nil:
 		s.log.Error("the disk refused: nothing was changed", "op", op, "error", err)
 		return failed
 	}
