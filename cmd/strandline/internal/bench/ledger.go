@@ -1,0 +1,159 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/bits"
+)
+
+// maxProblems bounds the problems that are told one by one.
+const maxProblems = 10
+
+// Verification is what a consumer found when it checked every record.
+type Verification struct {
+	Records   int64    `json:"records"`
+	Producers int      `json:"producers"` // runs times producers whose records were seen
+	Foreign   int64    `json:"foreign"`   // not written by a benchmark: not checked
+	Damaged   int64    `json:"damaged"`
+	Doubled   int64    `json:"doubled"`
+	Reordered int64    `json:"reordered"` // a lower number after a higher one of the same producer
+	Missing   int64    `json:"missing"`   // numbers below the highest one that never came
+	Problems  []string `json:"problems"`  // the first ones
+}
+
+// OK reports whether every record was there once, in order and undamaged.
+// Missing is the caller's to judge: retention may have taken what is missing.
+func (v *Verification) OK() bool { return v.Damaged == 0 && v.Doubled == 0 && v.Reordered == 0 }
+
+// source is who wrote a record.
+type source struct {
+	run      uint64
+	producer uint32
+}
+
+// place is where one producer's records are in order.
+type place struct {
+	source
+	partition int32
+}
+
+// seen are the numbers of one producer.
+type seen struct {
+	bits []uint64
+	next uint64 // above the highest one
+}
+
+// maxNumber bounds the numbers that are believed, and so the memory for them.
+const maxNumber = 1 << 36
+
+func (s *seen) add(n uint64) (again bool) {
+	word := int(n / 64)
+	for len(s.bits) <= word {
+		s.bits = append(s.bits, 0)
+	}
+	again = s.bits[word]&(1<<(n%64)) != 0
+	s.bits[word] |= 1 << (n % 64)
+	s.next = max(s.next, n+1)
+	return again
+}
+
+func (s *seen) count() (n uint64) {
+	for _, w := range s.bits {
+		n += uint64(bits.OnesCount64(w))
+	}
+	return n
+}
+
+// ledger checks records. It belongs to one goroutine.
+type ledger struct {
+	table   *crc32.Table
+	sources map[source]*seen
+	last    map[place]uint64 // the number that is expected next at least
+	found   Verification
+}
+
+func newLedger() *ledger {
+	return &ledger{table: castagnoli(), sources: map[source]*seen{}, last: map[place]uint64{}, found: Verification{Problems: []string{}}}
+}
+
+func (l *ledger) problem(format string, args ...any) {
+	if len(l.found.Problems) < maxProblems {
+		l.found.Problems = append(l.found.Problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// add checks the next record of a partition.
+func (l *ledger) add(partition int32, offset int64, value []byte) {
+	l.found.Records++
+	st, err := open(value, l.table)
+	switch {
+	case errors.Is(err, errNoStamp):
+		l.found.Foreign++
+		return
+	case err == nil && st.number >= maxNumber:
+		err = fmt.Errorf("its number is %d", st.number)
+	}
+	if err != nil {
+		l.found.Damaged++
+		l.problem("partition %d, offset %d: the record is damaged: %v", partition, offset, err)
+		return
+	}
+	src := source{st.run, st.producer}
+	if l.sources[src] == nil {
+		l.sources[src] = &seen{}
+	}
+	if l.sources[src].add(st.number) {
+		l.found.Doubled++
+		l.problem("partition %d, offset %d: record %d of producer %d is there twice", partition, offset, st.number, st.producer)
+	}
+	p := place{src, partition}
+	if next := l.last[p]; st.number+1 < next {
+		l.found.Reordered++
+		l.problem("partition %d, offset %d: record %d of producer %d comes after %d", partition, offset, st.number, st.producer, next-1)
+	}
+	l.last[p] = max(l.last[p], st.number+1)
+}
+
+// merge brings the records of another ledger, of other partitions, into l. A
+// record that both have is there twice.
+func (l *ledger) merge(o *ledger) {
+	for src, theirs := range o.sources {
+		ours := l.sources[src]
+		if ours == nil {
+			l.sources[src] = theirs
+			continue
+		}
+		for len(ours.bits) < len(theirs.bits) {
+			ours.bits = append(ours.bits, 0)
+		}
+		for i, w := range theirs.bits {
+			l.found.Doubled += int64(bits.OnesCount64(ours.bits[i] & w))
+			ours.bits[i] |= w
+		}
+		ours.next = max(ours.next, theirs.next)
+	}
+	l.found.Records += o.found.Records
+	l.found.Foreign += o.found.Foreign
+	l.found.Damaged += o.found.Damaged
+	l.found.Doubled += o.found.Doubled
+	l.found.Reordered += o.found.Reordered
+	for _, p := range o.found.Problems {
+		l.problem("%s", p)
+	}
+}
+
+// verification counts what is missing and returns everything.
+func (l *ledger) verification() *Verification {
+	v := l.found
+	v.Producers = len(l.sources)
+	for src, s := range l.sources {
+		if n := s.next - s.count(); n > 0 {
+			v.Missing += int64(n)
+			if len(v.Problems) < maxProblems {
+				v.Problems = append(v.Problems, fmt.Sprintf("producer %d of run %016x: %d of its first %d records are not there", src.producer, src.run, n, s.next))
+			}
+		}
+	}
+	return &v
+}
