@@ -140,6 +140,7 @@ type Broker struct {
 	publishing atomic.Pointer[tiers.Error] // why the last change is not in the bucket yet
 	snapshotAt atomic.Pointer[time.Time]
 	claim      claimWatch
+	reads      claimReads
 }
 
 // Open reads the topics and starts to open their partitions. It does not wait
@@ -154,13 +155,13 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	b := &Broker{
 		o:        o,
 		settings: settings,
-		registry: control.RegistryOf(o.Store, o.Session),
 		ops:      make(chan struct{}, 1),
 		openings: make(chan struct{}, o.OpenAtOnce),
 		flushes:  make(chan struct{}, 1),
 		burials:  make(chan struct{}, 1),
 		reopens:  make(chan struct{}, 1),
 	}
+	b.registry = control.RegistryOf(o.Store, o.Session, b.remember)
 	b.producers.turn = make(chan struct{}, 1)
 	b.life, b.endLife = context.WithCancel(context.WithoutCancel(ctx))
 	b.catalog.Store(newCatalog(nil))
@@ -220,6 +221,8 @@ func (b *Broker) startTasks() {
 	}
 	if b.o.Journal != nil {
 		b.task(b.snapshotForEver)
+	} else {
+		b.task(b.trimForEver)
 	}
 }
 

@@ -81,7 +81,7 @@ func (b *Broker) lost(op, place string) error {
 // flush brings the bucket and then the catalog up to date with the control
 // plane. The caller holds the token.
 func (b *Broker) flush(ctx context.Context) error {
-	last, err := b.newest(ctx)
+	last, err := b.o.Store.LastRev(ctx)
 	if err != nil {
 		b.wake(b.flushes)
 		return tiers.E(tiers.Other, "read changes", "control plane", "%w", err)
@@ -102,40 +102,37 @@ func (b *Broker) flush(ctx context.Context) error {
 	return nil
 }
 
-// newest returns the revision of the last change.
-func (b *Broker) newest(ctx context.Context) (control.Rev, error) {
-	changes, err := b.o.Store.Changes(ctx, b.seen)
-	if tiers.KindOf(err) == tiers.Conflict { // a snapshot has made them superfluous
-		st, derr := b.o.Store.Dump(ctx)
-		return st.Rev, derr
-	}
-	if err != nil || len(changes) == 0 {
-		return b.seen, err
-	}
-	return changes[len(changes)-1].Rev, nil
-}
-
 func (b *Broker) publish(ctx context.Context, rev control.Rev) error {
-	if b.o.Journal == nil {
-		return nil
-	}
-	err := b.o.Journal.Publish(ctx, rev)
-	if err == nil {
-		err = b.checkClaim(ctx) // a start that took over before the write will not read it
-	}
+	err := b.putChanges(ctx, rev)
 	if err == nil {
 		b.publishing.Store(nil)
 		return nil
 	}
-	if tiers.KindOf(err) == tiers.StaleFence {
-		b.Fence(err)
-		return b.lost("publish", "the change")
+	if b.fenced.Load() != nil {
+		return err
 	}
 	wrapped := tiers.E(tiers.RemoteUnavailable, "publish", "the change of topics",
 		"it is not known to be in the bucket yet and becomes visible once it is: %w", err)
 	b.publishing.Store(wrapped)
 	b.wake(b.flushes)
 	return wrapped
+}
+
+// putChanges returns nil once the bucket has every change up to rev, for certain:
+// a start that took over before the write will not read it.
+func (b *Broker) putChanges(ctx context.Context, rev control.Rev) error {
+	if b.o.Journal == nil {
+		return nil
+	}
+	err := b.o.Journal.Publish(ctx, rev)
+	if err == nil {
+		err = b.checkClaim(ctx)
+	}
+	if tiers.KindOf(err) == tiers.StaleFence {
+		b.Fence(err)
+		return b.lost("publish", "the change")
+	}
+	return err
 }
 
 // flushOnDemand tries again, with growing pauses, to bring out changes that

@@ -20,6 +20,15 @@ func sampleTopic() Topic {
 	}
 }
 
+// sampleRaised is what one object carries: the revisions 8 and 9.
+func sampleRaised() []Change {
+	p := func(i int32) tiers.PartitionID { return tiers.PartitionID{Topic: tiers.TopicID{1, 2, 3}, Index: i} }
+	return []Change{
+		{Rev: 8, Raised: &Raised{Partition: p(0), Gen: 1, LogStart: 1 << 40}},
+		{Rev: 9, Raised: &Raised{Partition: p(1), Gen: 2, LogStart: 41}},
+	}
+}
+
 func sampleState() State {
 	p := tiers.PartitionID{Topic: tiers.TopicID{1, 2, 3}, Index: 1}
 	return State{
@@ -49,7 +58,11 @@ func sampleClaim() []byte {
 // written is what they wrote. Snapshots are compressed, so there only reading is
 // compared byte for byte.
 func TestGoldenControlObjects(t *testing.T) {
-	change, err := encodeChange(Change{Rev: 7, Topic: sampleTopic()})
+	change, err := encodeChanges([]Change{{Rev: 7, Topic: sampleTopic()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raised, err := encodeChanges(sampleRaised())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,8 +86,14 @@ func TestGoldenControlObjects(t *testing.T) {
 	if got := golden("change-v1", change); !bytes.Equal(got, change) {
 		t.Errorf("change: %q, want %q", change, got)
 	}
-	if got, err := decodeChange(golden("change-v1", change)); err != nil || !reflect.DeepEqual(got, Change{Rev: 7, Topic: sampleTopic()}) {
+	if got, err := decodeChanges(golden("change-v1", change)); err != nil || !reflect.DeepEqual(got, []Change{{Rev: 7, Topic: sampleTopic()}}) {
 		t.Errorf("change: %+v, %v", got, err)
+	}
+	if got := golden("change-log-starts-v1", raised); !bytes.Equal(got, raised) {
+		t.Errorf("log starts: %q, want %q", raised, got)
+	}
+	if got, err := decodeChanges(golden("change-log-starts-v1", raised)); err != nil || !reflect.DeepEqual(got, sampleRaised()) {
+		t.Errorf("log starts: %+v, %v", got, err)
 	}
 	if got, err := decodeSnapshot(golden("snapshot-v1", snapshot)); err != nil || !reflect.DeepEqual(got, sampleState()) {
 		t.Errorf("snapshot: %+v, %v", got, err)
@@ -137,7 +156,11 @@ func TestEnvelopeVersions(t *testing.T) {
 }
 
 func FuzzControlObjects(f *testing.F) {
-	change, err := encodeChange(Change{Rev: 7, Topic: sampleTopic()})
+	change, err := encodeChanges([]Change{{Rev: 7, Topic: sampleTopic()}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	raised, err := encodeChanges(sampleRaised())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -145,7 +168,7 @@ func FuzzControlObjects(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range [][]byte{change, snapshot, sampleClaim()} {
+	for _, seed := range [][]byte{change, raised, snapshot, sampleClaim()} {
 		f.Add(seed[envelopeHeader:], seed)
 	}
 	f.Fuzz(func(t *testing.T, body, whole []byte) {
@@ -158,8 +181,8 @@ func FuzzControlObjects(f *testing.F) {
 			raws = append(raws, raw)
 		}
 		for _, raw := range raws {
-			if c, err := decodeChange(raw); err == nil && c.Rev < 1 {
-				t.Fatal("change without a revision")
+			if cs, err := decodeChanges(raw); err == nil {
+				soundChanges(t, cs)
 			}
 			if st, err := decodeSnapshot(raw); err == nil && st.Valid() != nil {
 				t.Fatal("invalid snapshot")
@@ -169,4 +192,45 @@ func FuzzControlObjects(f *testing.F) {
 			}
 		}
 	})
+}
+
+// soundChanges checks what replay builds on.
+func soundChanges(t *testing.T, cs []Change) {
+	t.Helper()
+	if len(cs) == 0 {
+		t.Fatal("an object without a change")
+	}
+	for i, c := range cs {
+		if c.Rev < 1 || c.Rev != cs[0].Rev+Rev(i) || (c.Raised == nil) == c.Topic.ID.IsZero() || len(cs) > 1 && c.Raised == nil {
+			t.Fatalf("change %+v at %d of %d", c, i, len(cs))
+		}
+		if r := c.Raised; r != nil && (r.Partition.Topic.IsZero() || r.Partition.Index < 0 || r.Gen < 1 || r.LogStart < 0) {
+			t.Fatalf("log start %+v", *r)
+		}
+		st := State{Topics: []Topic{{ID: c.Topic.ID, Partitions: make([]Partition, 1)}}}
+		st.apply(c)
+	}
+}
+
+// TestChangesThatNobodyWrote are refused, not guessed at.
+func TestChangesThatNobodyWrote(t *testing.T) {
+	const topic, start = `{"id":"01020300000000000000000000000000","name":"t"}`, `{"topic":"01020300000000000000000000000000","partition":0,"gen":1,"log_start":5}`
+	for name, body := range map[string]string{
+		"nothing in it":             `{"rev":3}`,
+		"both":                      `{"rev":3,"topic":` + topic + `,"log_starts":[` + start + `]}`,
+		"more log starts than revs": `{"rev":1,"log_starts":[` + start + `,` + start + `]}`,
+		"a deleted log start":       `{"rev":3,"deleted":true,"log_starts":[` + start + `]}`,
+		"no topic":                  `{"rev":3,"log_starts":[{"topic":"00000000000000000000000000000000","gen":1,"log_start":5}]}`,
+		"negative partition":        `{"rev":3,"log_starts":[{"topic":"01020300000000000000000000000000","partition":-1,"gen":1,"log_start":5}]}`,
+		"no history":                `{"rev":3,"log_starts":[{"topic":"01020300000000000000000000000000","log_start":5}]}`,
+		"negative log start":        `{"rev":3,"log_starts":[{"topic":"01020300000000000000000000000000","gen":1,"log_start":-5}]}`,
+	} {
+		raw, err := kindChange.seal([]byte(body), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := decodeChanges(raw); err == nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
 }

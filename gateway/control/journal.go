@@ -20,11 +20,15 @@ const (
 	snapshotPrefix = "cluster/snapshot/"
 	// keptSnapshots is how many snapshots stay: a damaged one must not be the end.
 	keptSnapshots = 3
+	// maxRaised is how many log starts one object carries: a pass of retention over
+	// thousands of partitions costs a few requests.
+	maxRaised = 1000
 )
 
 // Journal puts what the control plane knows into the bucket: each change of
-// topics and configurations as an object of its own, before it is answered, and
-// snapshots of everything.
+// topics and configurations as an object of its own, log starts that moved up one
+// after the other together in one, before they are answered, and snapshots of
+// everything.
 //
 // A generation of the claim begins with a snapshot. So a reader knows what a node
 // that had already been replaced wrote late: a change counts only if its
@@ -70,11 +74,11 @@ func (j *Journal) Publish(ctx context.Context, rev Rev) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range changes {
-		if err := j.putChange(ctx, c); err != nil {
+	for _, o := range objects(changes) {
+		if err := j.putChanges(ctx, o); err != nil {
 			return claimError("publish change", j.bucket, err)
 		}
-		j.raisePublished(c.Rev) // a snapshot may have come further meanwhile
+		j.raisePublished(o[len(o)-1].Rev) // a snapshot may have come further meanwhile
 	}
 	if j.published.Load() < int64(rev) {
 		return tiers.E(tiers.InvalidRequest, "publish change", j.bucket.String(), "revision %d does not exist", rev)
@@ -82,37 +86,79 @@ func (j *Journal) Publish(ctx context.Context, rev Rev) error {
 	return nil
 }
 
-func (j *Journal) putChange(ctx context.Context, c Change) error {
-	raw, err := encodeChange(c)
+// objects splits changes, which are in order and without gaps, into those that
+// share an object: log starts that follow each other, or one other change.
+func objects(changes []Change) [][]Change {
+	var out [][]Change
+	for i, c := range changes {
+		n := len(out) - 1
+		if i > 0 && c.Raised != nil && changes[i-1].Raised != nil && len(out[n]) < maxRaised {
+			out[n] = append(out[n], c)
+			continue
+		}
+		out = append(out, changes[i:i+1:i+1])
+	}
+	return out
+}
+
+// putChanges writes one object, under the revision of the last change in it.
+func (j *Journal) putChanges(ctx context.Context, cs []Change) error {
+	raw, err := encodeChanges(cs)
 	if err != nil {
 		return err
 	}
-	_, err = j.bucket.Put(ctx, changeKey(c.Rev, j.generation), remote.BytesBody(raw), remote.PutOptions{})
+	_, err = j.bucket.Put(ctx, changeKey(cs[len(cs)-1].Rev, j.generation), remote.BytesBody(raw), remote.PutOptions{})
 	return err
 }
 
-func encodeChange(c Change) ([]byte, error) {
-	body, err := json.Marshal(changeDoc{Rev: c.Rev, Deleted: c.Deleted, Topic: topicDocOf(c.Topic)})
+func encodeChanges(cs []Change) ([]byte, error) {
+	last := cs[len(cs)-1]
+	d := changeDoc{Rev: last.Rev, Deleted: last.Deleted}
+	if last.Raised == nil {
+		d.Topic = new(topicDocOf(last.Topic))
+	} else {
+		for _, c := range cs {
+			r := c.Raised
+			d.Raised = append(d.Raised, raisedDoc{r.Partition.Topic, r.Partition.Index, r.Gen, r.LogStart})
+		}
+	}
+	body, err := json.Marshal(d)
 	if err != nil {
-		return nil, fmt.Errorf("encode change %d: %w", c.Rev, err)
+		return nil, fmt.Errorf("encode change %d: %w", last.Rev, err)
 	}
 	return kindChange.seal(body, false)
 }
 
-func decodeChange(raw []byte) (Change, error) {
+// decodeChanges returns the changes that an object carries, at least one, in order
+// and without gaps.
+func decodeChanges(raw []byte) ([]Change, error) {
 	body, err := kindChange.open(raw)
 	if err != nil {
-		return Change{}, err
+		return nil, err
 	}
 	var d changeDoc
 	if err := json.Unmarshal(body, &d); err != nil {
-		return Change{}, fmt.Errorf("decode change: %w", err)
+		return nil, fmt.Errorf("decode change: %w", err)
 	}
-	c := Change{Rev: d.Rev, Deleted: d.Deleted, Topic: d.Topic.topic()}
-	if c.Rev < 1 || c.Topic.ID.IsZero() {
-		return Change{}, fmt.Errorf("change %d of topic %s", c.Rev, c.Topic.ID)
+	if d.Topic != nil {
+		c := Change{Rev: d.Rev, Deleted: d.Deleted, Topic: d.Topic.topic()}
+		if c.Rev < 1 || c.Topic.ID.IsZero() || len(d.Raised) > 0 {
+			return nil, fmt.Errorf("change %d of topic %s with %d log starts", c.Rev, c.Topic.ID, len(d.Raised))
+		}
+		return []Change{c}, nil
 	}
-	return c, nil
+	first := d.Rev - Rev(len(d.Raised)) + 1
+	if first < 1 || len(d.Raised) == 0 || d.Deleted {
+		return nil, fmt.Errorf("change %d without a topic, with %d log starts", d.Rev, len(d.Raised))
+	}
+	out := make([]Change, len(d.Raised))
+	for i, r := range d.Raised {
+		if r.Topic.IsZero() || r.Index < 0 || r.Gen < 1 || r.LogStart < 0 {
+			return nil, fmt.Errorf("change %d: log start %d of %s-%d gen %d", first+Rev(i), r.LogStart, r.Topic, r.Index, r.Gen)
+		}
+		out[i] = Change{Rev: first + Rev(i), Raised: &Raised{tiers.PartitionID{Topic: r.Topic, Index: r.Index}, r.Gen, r.LogStart}}
+	}
+	return out, nil
 }
 
 func changeKey(rev Rev, generation int64) string {

@@ -121,7 +121,7 @@ func TestJournalSnapshotHoldsEverything(t *testing.T) {
 		ID: tiers.SegmentID{1}, Partition: p, Gen: 1, Base: 0, End: 10, Epochs: tiers.Lineage{{Epoch: 0, Start: 0}},
 		Size: 100, MetaSize: 50, CRC32C: 7, MaxTimestamp: 5, CreatedAt: clock(),
 	}
-	reg := control.RegistryOf(n.store, n.session)
+	reg := control.RegistryOf(n.store, n.session, nil)
 	f := partition.Fence{Partition: p, Gen: 1, Epoch: topic.Partitions[1].Epoch}
 	if err := errors.Join(reg.CopyStarted(t.Context(), f, seg), reg.CopyFinished(t.Context(), f, seg)); err != nil {
 		t.Fatal(err)
@@ -334,6 +334,137 @@ func TestJournalSnapshotBesidePublish(t *testing.T) {
 	}
 	n.create(t, "after")
 	n.same(t)
+}
+
+// raise moves the log start of a partition up, without a word to the bucket.
+func (n *node) raise(t *testing.T, id tiers.TopicID, index int32, o tiers.Offset) control.Rev {
+	t.Helper()
+	f := partition.Fence{Partition: tiers.PartitionID{Topic: id, Index: index}, Gen: 1, NodeEpoch: n.session.Epoch}
+	rev, err := n.store.RaiseLogStart(t.Context(), f, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rev
+}
+
+// TestReport025LogStartsAreInTheBucket: after each step the bucket tells the same
+// log start as the store, through changes, changes of the topic and the rotation of
+// snapshots.
+func TestReport025LogStartsAreInTheBucket(t *testing.T) {
+	n := begin(t, memory.New(), model.New(model.Options{Now: clock}))
+	topic := n.create(t, "orders")
+	n.publish(t, n.raise(t, topic.ID, 1, 500))
+	rep := n.same(t)
+	if rep.LogStarts != 1 || rep.Changes != 1 || len(rep.Damaged)+len(rep.Missing)+len(rep.Ignored) != 0 {
+		t.Fatalf("%+v", rep)
+	}
+	changed, err := n.store.SetConfigs(t.Context(), n.session, topic.ID, 0, map[string]string{"segment.bytes": "2048"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.publish(t, changed.Rev)
+	n.same(t)
+	for range 5 { // more than are kept
+		n.snapshot(t)
+		n.same(t)
+	}
+	n.publish(t, n.raise(t, topic.ID, 1, 600))
+	n.snapshot(t)
+	n.publish(t, n.raise(t, topic.ID, 0, 7))
+	if rep := n.same(t); rep.LogStarts != 1 {
+		t.Fatalf("%+v", rep)
+	}
+	// A damaged snapshot: the one before it and the changes since tell the same.
+	keys := n.bucket.Keys("cluster/snapshot/")
+	if err := n.bucket.FlipBit(keys[len(keys)-1], 50); err != nil {
+		t.Fatal(err)
+	}
+	if rep := n.same(t); rep.LogStarts != 2 {
+		t.Fatalf("%+v", rep)
+	}
+}
+
+// TestLogStartsShareObjects: a pass of retention over many partitions costs one
+// write, not one per partition; topics between them keep their places.
+func TestLogStartsShareObjects(t *testing.T) {
+	n := begin(t, memory.New(), model.New(model.Options{Now: clock}))
+	topic := n.create(t, "orders")
+	before := len(n.bucket.Calls(memory.OpPut, "cluster/change/"))
+	var last control.Rev
+	for o := range tiers.Offset(1500) {
+		last = n.raise(t, topic.ID, int32(o%2), o+1)
+	}
+	other, err := n.store.CreateTopic(t.Context(), n.session, control.NewTopic{Name: "payments", Partitions: 1, Configs: map[string]string{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.raise(t, other.ID, 0, 3)
+	last = n.raise(t, topic.ID, 0, 9999)
+	n.publish(t, last)
+	calls := n.bucket.Calls(memory.OpPut, "cluster/change/")[before:]
+	if len(calls) != 4 { // 1000 log starts, 500, the topic, 2
+		t.Fatalf("%d writes: %v", len(calls), calls)
+	}
+	if rep := n.same(t); rep.LogStarts != 1502 || rep.Changes != 2 || len(rep.Missing) != 0 {
+		t.Fatalf("%+v", rep)
+	}
+}
+
+// TestLogStartThatWasWrittenTwice: the answer of the first write was lost, the
+// second one carries it again with those that came meanwhile.
+func TestLogStartThatWasWrittenTwice(t *testing.T) {
+	n := begin(t, memory.New(), model.New(model.Options{Now: clock}))
+	topic := n.create(t, "orders")
+	n.raise(t, topic.ID, 0, 5)
+	rev := n.raise(t, topic.ID, 1, 6)
+	n.bucket.Add(memory.Fault{Ops: memory.OpPut, Key: "cluster/change/", Applied: true, Err: remote.ErrUnavailable})
+	if err := n.Publish(t.Context(), rev); tiers.KindOf(err) != tiers.RemoteUnavailable {
+		t.Fatal(err)
+	}
+	n.publish(t, n.raise(t, topic.ID, 0, 8))
+	if got := len(n.bucket.Keys("cluster/change/")); got != 3 {
+		t.Fatal(got, "changes, want the topic and two of log starts")
+	}
+	if rep := n.same(t); rep.LogStarts != 3 || len(rep.Missing) != 0 {
+		t.Fatalf("%+v", rep)
+	}
+}
+
+// TestLogStartOfWhatIsGone: a late change of a deleted topic, of a partition or
+// history that is not there changes nothing, and one that is lower neither.
+func TestLogStartOfWhatIsGone(t *testing.T) {
+	n := begin(t, memory.New(), model.New(model.Options{Now: clock}))
+	gone, topic := n.create(t, "gone"), n.create(t, "orders")
+	n.raise(t, gone.ID, 0, 5)
+	n.publish(t, n.raise(t, topic.ID, 1, 6))
+	rev, err := n.store.DeleteTopic(t.Context(), n.session, gone.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.publish(t, rev)
+	n.same(t)
+	st, err := n.store.Dump(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range []control.Raised{
+		{Partition: tiers.PartitionID{Topic: gone.ID}, Gen: 1, LogStart: 50},
+		{Partition: tiers.PartitionID{Topic: topic.ID, Index: 2}, Gen: 1, LogStart: 50},
+		{Partition: tiers.PartitionID{Topic: topic.ID, Index: 1}, Gen: 2, LogStart: 50},
+		{Partition: tiers.PartitionID{Topic: topic.ID, Index: 1}, Gen: 1, LogStart: 5},
+	} {
+		if err := control.PutChanges(t.Context(), n.bucket, 1, control.Change{Rev: rev + 1 + control.Rev(i), Raised: &r}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, rep, err := control.ReadJournal(t.Context(), n.bucket)
+	if err != nil || rep.LogStarts != 6 {
+		t.Fatalf("%+v, %v", rep, err)
+	}
+	got.Rev = st.Rev
+	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", st) {
+		t.Fatalf("got\n%+v, want\n%+v", got, st)
+	}
 }
 
 func TestJournalEmptyBucket(t *testing.T) {

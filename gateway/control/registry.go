@@ -7,14 +7,22 @@ import (
 	"github.com/strandline-io/strandline/tiers/partition"
 )
 
+// Remember returns once the bucket knows that a log starts at o, which is the case
+// when it has every change up to rev. The fence is that of the owner.
+type Remember func(ctx context.Context, f partition.Fence, o tiers.Offset, rev Rev) error
+
 // RegistryOf is the store as the partition owners of one session see it: every
 // fence gets the session's node epoch, so an owner that an earlier incarnation of
-// the node left running is refused.
-func RegistryOf(s Store, session Session) partition.Registry { return registry{s, session} }
+// the node left running is refused. A log start is raised once remember returns
+// nil, too; a nil remember is that of a node without a bucket.
+func RegistryOf(s Store, session Session, remember Remember) partition.Registry {
+	return registry{s, session, remember}
+}
 
 type registry struct {
-	store   Store
-	session Session
+	store    Store
+	session  Session
+	remember Remember
 }
 
 func (r registry) fence(f partition.Fence) partition.Fence {
@@ -43,5 +51,9 @@ func (r registry) DeleteFinished(ctx context.Context, f partition.Fence, id tier
 }
 
 func (r registry) RaiseLogStart(ctx context.Context, f partition.Fence, o tiers.Offset) error {
-	return r.store.RaiseLogStart(ctx, r.fence(f), o)
+	rev, err := r.store.RaiseLogStart(ctx, r.fence(f), o)
+	if err != nil || r.remember == nil {
+		return err
+	}
+	return r.remember(ctx, f, o, rev)
 }

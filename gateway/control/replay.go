@@ -17,7 +17,8 @@ type JournalReport struct {
 	// SnapshotGeneration is the generation of the claim under which it was written.
 	SnapshotGeneration int64     `json:"snapshot_generation"`
 	At                 time.Time `json:"at"`         // when the snapshot was written
-	Changes            int       `json:"changes"`    // changes applied after it
+	Changes            int       `json:"changes"`    // changes of topics applied after it
+	LogStarts          int       `json:"log_starts"` // log starts that were raised after it
 	Ignored            []string  `json:"ignored"`    // changes that a replaced node wrote too late
 	Damaged            []string  `json:"damaged"`    // keys that did not decode, with the reason
 	Missing            []Rev     `json:"missing"`    // revisions whose change is not in the bucket
@@ -132,25 +133,37 @@ func applyChanges(ctx context.Context, b remote.Bucket, st *State, used snapshot
 		if unreachable(err) {
 			return claimError("read journal", b, err)
 		}
-		var change Change
+		var changes []Change
 		if err == nil {
-			change, err = decodeChange(raw)
+			changes, err = decodeChanges(raw)
 		}
-		if err == nil && change.Rev != c.rev {
-			err = fmt.Errorf("holds revision %d", change.Rev)
+		if n := len(changes); err == nil && changes[n-1].Rev != c.rev {
+			err = fmt.Errorf("ends with revision %d", changes[n-1].Rev)
 		}
 		if err != nil {
 			rep.Damaged = append(rep.Damaged, fmt.Sprintf("%s: %v", changeKey(c.rev, c.generation), err))
 			continue
 		}
-		for st.Rev+1 < change.Rev {
-			st.Rev++
-			rep.Missing = append(rep.Missing, st.Rev)
+		for _, change := range changes {
+			replay(st, change, rep)
 		}
-		st.apply(change)
-		rep.Changes++
 	}
 	return nil
+}
+
+// replay applies one change. A log start may come twice: a write whose answer was
+// lost is repeated together with those that have come meanwhile.
+func replay(st *State, c Change, rep *JournalReport) {
+	for st.Rev+1 < c.Rev {
+		st.Rev++
+		rep.Missing = append(rep.Missing, st.Rev)
+	}
+	if c.Rev > st.Rev && c.Raised != nil {
+		rep.LogStarts++
+	} else if c.Raised == nil {
+		rep.Changes++
+	}
+	st.apply(c)
 }
 
 // counts reports whether the change belongs to the history that used began: it is
@@ -174,7 +187,11 @@ func counts(c changeName, used snapshotName, gens []start) bool {
 // apply brings st forward by one change.
 func (st *State) apply(c Change) {
 	st.Rev = max(st.Rev, c.Rev)
-	i := slices.IndexFunc(st.Topics, func(t Topic) bool { return t.ID == c.Topic.ID })
+	if c.Raised != nil {
+		st.raise(*c.Raised)
+		return
+	}
+	i := st.find(c.Topic.ID)
 	switch {
 	case c.Deleted:
 		if i >= 0 {
@@ -190,5 +207,20 @@ func (st *State) apply(c Change) {
 		st.Topics[i] = c.Topic
 	default:
 		st.Topics = append(st.Topics, c.Topic)
+	}
+}
+
+func (st *State) find(id tiers.TopicID) int {
+	return slices.IndexFunc(st.Topics, func(t Topic) bool { return t.ID == id })
+}
+
+// raise moves a log start up. A topic or history that is gone takes it along.
+func (st *State) raise(r Raised) {
+	i := st.find(r.Partition.Topic)
+	if i < 0 || int(r.Partition.Index) >= len(st.Topics[i].Partitions) {
+		return
+	}
+	if p := &st.Topics[i].Partitions[r.Partition.Index]; p.Gen == r.Gen {
+		p.LogStart = max(p.LogStart, r.LogStart)
 	}
 }

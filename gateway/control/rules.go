@@ -70,6 +70,16 @@ func (t Topic) Clone() Topic {
 	return t
 }
 
+// Clone returns a change that shares nothing with c.
+func (c Change) Clone() Change {
+	if c.Raised != nil {
+		c.Raised = new(*c.Raised)
+		return c
+	}
+	c.Topic = c.Topic.Clone()
+	return c
+}
+
 // Check returns nil if a store may take t.
 func (t NewTopic) Check() error {
 	const op = "create topic"
@@ -208,6 +218,14 @@ func NotDoomed(s tiers.RemoteSegment) error {
 func CheckRev(op string, t Topic, ifRev Rev) error {
 	if ifRev != 0 && ifRev != t.Rev {
 		return tiers.E(tiers.Conflict, op, t.Name, "the topic is at revision %d, not %d: read it again", t.Rev, ifRev)
+	}
+	return nil
+}
+
+// CheckRaise returns nil if a log may be said to start at o.
+func CheckRaise(op string, f partition.Fence, o tiers.Offset) error {
+	if o < 0 {
+		return tiers.E(tiers.InvalidRequest, op, f.Partition.String(), "offset %d is negative", o)
 	}
 	return nil
 }

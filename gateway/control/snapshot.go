@@ -158,9 +158,17 @@ func decodeSnapshot(raw []byte) (State, error) {
 // do not change, new ones may come.
 
 type changeDoc struct {
-	Rev     Rev      `json:"rev"`
-	Deleted bool     `json:"deleted,omitempty"`
-	Topic   topicDoc `json:"topic"`
+	Rev     Rev         `json:"rev"`
+	Deleted bool        `json:"deleted,omitempty"`
+	Topic   *topicDoc   `json:"topic,omitempty"`
+	Raised  []raisedDoc `json:"log_starts,omitempty"` // instead of a topic
+}
+
+type raisedDoc struct {
+	Topic    tiers.TopicID    `json:"topic"`
+	Index    int32            `json:"partition"`
+	Gen      tiers.HistoryGen `json:"gen"`
+	LogStart tiers.Offset     `json:"log_start"`
 }
 
 type snapshotDoc struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/strandline-io/strandline/tiers/partition"
 )
 
-// Rev numbers the changes of topics and configurations, without gaps.
+// Rev numbers the changes of topics, configurations and log starts, without gaps.
 type Rev int64
 
 // Topic is a topic with its partitions.
@@ -52,12 +52,21 @@ type NewTopic struct {
 	Configs    map[string]string
 }
 
-// Change is one change of topics or configurations: what is in the bucket before
-// it is answered, and what watchers get.
+// Change is one change of topics, configurations or log starts: what is in the
+// bucket before it is answered, and what watchers get.
 type Change struct {
 	Rev     Rev
-	Topic   Topic
+	Topic   Topic // after the change; before it if Deleted
 	Deleted bool
+	Raised  *Raised // not nil: this alone changed, and Topic is empty
+}
+
+// Raised is a log start that moved up: what has to be known of a topic that may
+// have very many partitions (R8).
+type Raised struct {
+	Partition tiers.PartitionID
+	Gen       tiers.HistoryGen
+	LogStart  tiers.Offset
 }
 
 // OffsetCommit is the committed offset of a group for one partition (spec H11).
@@ -86,9 +95,21 @@ type State struct {
 // each must pass. All methods are safe for concurrent use; a mutation is durable
 // when it returns nil. Errors are *tiers.Error.
 type Store interface {
-	// partition.Registry methods compare Fence.Gen and Fence.Epoch with the
-	// partition's row and Fence.NodeEpoch with its leader's session.
-	partition.Registry
+	// What owners call, through RegistryOf. The mutations compare Fence.Gen and
+	// Fence.Epoch with the partition's row and Fence.NodeEpoch with its leader's
+	// session.
+
+	// Segments is that of partition.Registry, and so are the four below.
+	Segments(ctx context.Context, id tiers.PartitionID, gen tiers.HistoryGen) ([]tiers.RemoteSegment, error)
+	CopyStarted(ctx context.Context, f partition.Fence, s tiers.RemoteSegment) error
+	CopyFinished(ctx context.Context, f partition.Fence, s tiers.RemoteSegment) error
+	DeleteStarted(ctx context.Context, f partition.Fence, id tiers.SegmentID) error
+	DeleteFinished(ctx context.Context, f partition.Fence, id tiers.SegmentID) error
+	// RaiseLogStart moves a partition's log start up. It is a change with a
+	// revision of its own; that of the topic stays. A lower or equal offset changes
+	// nothing. It returns the revision up to which changes must be in the bucket
+	// for the log start to be known there: an equal one may be on its way still.
+	RaiseLogStart(ctx context.Context, f partition.Fence, o tiers.Offset) (Rev, error)
 
 	// Cluster returns the cluster id, made at the first start.
 	Cluster(ctx context.Context) (string, error)
@@ -111,6 +132,8 @@ type Store interface {
 	DeleteTopic(ctx context.Context, s Session, id tiers.TopicID) (Rev, error)
 	// Topics returns all topics by name.
 	Topics(ctx context.Context) ([]Topic, error)
+	// LastRev returns the revision of the last change, 0 if there was none.
+	LastRev(ctx context.Context) (Rev, error)
 	// Changes returns the changes after a revision, in order: Conflict if some of
 	// them were trimmed, or if after is a revision that the store has not reached.
 	Changes(ctx context.Context, after Rev) ([]Change, error)
@@ -123,9 +146,6 @@ type Store interface {
 	// Buried removes rows that Doomed returned, once their objects are gone. An id
 	// without a row is no error; one that is not doomed is Conflict.
 	Buried(ctx context.Context, s Session, ids ...tiers.SegmentID) error
-
-	// RaiseLogStart moves a partition's log start up. Lower values change nothing.
-	RaiseLogStart(ctx context.Context, f partition.Fence, o tiers.Offset) error
 
 	// ProducerIDs reserves n producer ids and returns the first. No id is ever
 	// given twice.

@@ -118,7 +118,7 @@ func (c *cluster) segment(t control.Topic, index int32, base, end tiers.Offset, 
 func (c *cluster) copied(t control.Topic, index int32, base, end tiers.Offset, whole tiers.Lineage) tiers.RemoteSegment {
 	c.t.Helper()
 	s := c.segment(t, index, base, end, whole)
-	reg := control.RegistryOf(c.store, c.session)
+	reg := control.RegistryOf(c.store, c.session, nil)
 	f := partition.Fence{Partition: s.Partition, Gen: s.Gen, Epoch: s.CopierEpoch}
 	c.must(reg.CopyStarted(c.t.Context(), f, s))
 	c.must(reg.CopyFinished(c.t.Context(), f, s))
@@ -302,7 +302,7 @@ func TestRebuildDamage(t *testing.T) {
 			cl.copied(orders, 0, 0, 40, lin)
 			bad := cl.segment(orders, 0, 40, 60, lin)
 			if c.row {
-				reg := control.RegistryOf(cl.store, cl.session)
+				reg := control.RegistryOf(cl.store, cl.session, nil)
 				f := partition.Fence{Partition: bad.Partition, Gen: bad.Gen, Epoch: bad.CopierEpoch}
 				cl.must(reg.CopyStarted(t.Context(), f, bad))
 				cl.must(reg.CopyFinished(t.Context(), f, bad))
@@ -419,7 +419,7 @@ func TestRebuildCopyUnderWay(t *testing.T) {
 		lin := tiers.Lineage{{Epoch: 0, Start: 0}}
 		c.copied(orders, 0, 0, 40, lin)
 		s := c.segment(orders, 0, 40, 50, lin)
-		c.must(control.RegistryOf(c.store, c.session).CopyStarted(t.Context(), partition.Fence{Partition: s.Partition, Gen: 1, Epoch: s.CopierEpoch}, s))
+		c.must(control.RegistryOf(c.store, c.session, nil).CopyStarted(t.Context(), partition.Fence{Partition: s.Partition, Gen: 1, Epoch: s.CopierEpoch}, s))
 		c.must(c.journal.Snapshot(t.Context()))
 		if !whole {
 			c.must(c.bucket.Delete(t.Context(), remote.MetaKey(s)))

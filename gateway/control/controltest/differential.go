@@ -224,7 +224,7 @@ func (p *pair) moveOffsets() {
 
 func (p *pair) logStart() {
 	f, o := p.fence(), tiers.Offset(p.number("log start", -1, 50))
-	only(p, "RaiseLogStart", func(s control.Store) error { return s.RaiseLogStart(p.ctx, f, o) })
+	_, _ = both(p, "RaiseLogStart", func(s control.Store) (control.Rev, error) { return s.RaiseLogStart(p.ctx, f, o) }) // Compared.
 }
 
 func (p *pair) bury() {
@@ -292,6 +292,7 @@ func (p *pair) reload() {
 // compareAll compares everything that can be read.
 func (p *pair) compareAll() {
 	st, derr := both(p, "Dump", func(s control.Store) (control.State, error) { return s.Dump(p.ctx) })
+	_, rerr := both(p, "LastRev", func(s control.Store) (control.Rev, error) { return s.LastRev(p.ctx) })
 	_, terr := both(p, "Topics", func(s control.Store) ([]control.Topic, error) { return s.Topics(p.ctx) })
 	groups, gerr := both(p, "Groups", func(s control.Store) ([]string, error) { return s.Groups(p.ctx) })
 	_, oerr := both(p, "Offsets", func(s control.Store) ([][]control.OffsetCommit, error) {
@@ -318,7 +319,7 @@ func (p *pair) compareAll() {
 		}
 		return all, nil
 	})
-	if err := errors.Join(derr, st.Valid(), terr, gerr, oerr, serr); err != nil {
+	if err := errors.Join(derr, st.Valid(), rerr, terr, gerr, oerr, serr); err != nil {
 		p.rt.Fatal(err)
 	}
 }

@@ -220,7 +220,7 @@ func testSegmentsInOrder(b *bench) {
 // testRegistryOf shows that the owners of an earlier session are fenced (R3).
 func testRegistryOf(b *bench) {
 	p := tiers.PartitionID{Topic: b.topic("t", 1).ID}
-	old := control.RegistryOf(b.Store, b.ses)
+	old := control.RegistryOf(b.Store, b.ses, nil)
 	f := partition.Fence{Partition: p, Gen: 1, Epoch: 0}
 	s := b.segment(f, 0)
 	b.must(old.CopyStarted(b.ctx, f, s))
@@ -231,7 +231,7 @@ func testRegistryOf(b *bench) {
 		f.Epoch = 1 // Even if it learned the new leader epoch.
 		b.refused(old.CopyFinished(b.ctx, f, finished(s)), tiers.StaleFence)
 	})
-	r := control.RegistryOf(b.Store, b.ses)
+	r := control.RegistryOf(b.Store, b.ses, nil)
 	f.Epoch = 1
 	f.NodeEpoch = 99 // Whatever the owner says.
 	b.must(r.CopyStarted(b.ctx, f, b.segment(f, 10)))

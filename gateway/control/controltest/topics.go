@@ -103,7 +103,10 @@ func testFence(b *bench) {
 		"CopyFinished":   func(f partition.Fence) error { return b.CopyFinished(b.ctx, f, finished(started)) },
 		"DeleteStarted":  func(f partition.Fence) error { return b.DeleteStarted(b.ctx, f, done.ID) },
 		"DeleteFinished": func(f partition.Fence) error { return b.DeleteFinished(b.ctx, f, doomed.ID) },
-		"RaiseLogStart":  func(f partition.Fence) error { return b.RaiseLogStart(b.ctx, f, 5) },
+		"RaiseLogStart": func(f partition.Fence) error {
+			_, err := b.RaiseLogStart(b.ctx, f, 5)
+			return err
+		},
 	}
 	bad := map[string]func(f *partition.Fence){
 		"older gen":          func(f *partition.Fence) { f.Gen-- },
@@ -136,7 +139,8 @@ func testFenceOfStranger(b *bench) {
 	st.Topics[0].Partitions[0].Leader = 7
 	b.must(b.Load(b.ctx, st))
 	for epoch := range int64(2) {
-		b.refused(b.RaiseLogStart(b.ctx, partition.Fence{Partition: p, Gen: 2, Epoch: 6, NodeEpoch: epoch}, 50), tiers.StaleFence)
+		_, err := b.RaiseLogStart(b.ctx, partition.Fence{Partition: p, Gen: 2, Epoch: 6, NodeEpoch: epoch}, 50)
+		b.refused(err, tiers.StaleFence)
 	}
 }
 
@@ -396,13 +400,48 @@ func testTrim(b *bench) {
 
 func testRaiseLogStart(b *bench) {
 	topic := b.topic("t", 2)
-	f := b.fence(tiers.PartitionID{Topic: topic.ID, Index: 1})
-	for _, c := range []struct{ raise, want tiers.Offset }{{5, 5}, {3, 5}, {5, 5}, {1 << 62, 1 << 62}} {
-		b.must(b.RaiseLogStart(b.ctx, f, c.raise))
-		ps := b.topics()[0].Partitions
-		equal(b.t, "log start", ps[1].LogStart, c.want)
-		equal(b.t, "log start of the other partition", ps[0].LogStart, tiers.Offset(0))
+	p := tiers.PartitionID{Topic: topic.ID, Index: 1}
+	f := b.fence(p)
+	for _, c := range []struct {
+		raise, want tiers.Offset
+		rev         control.Rev
+	}{{5, 5, 2}, {3, 5, 2}, {5, 5, 2}, {0, 5, 2}, {1 << 62, 1 << 62, 3}} {
+		rev, err := b.RaiseLogStart(b.ctx, f, c.raise)
+		b.must(err)
+		equal(b.t, "revision", rev, c.rev)
+		got := b.topics()[0]
+		equal(b.t, "log start", got.Partitions[1].LogStart, c.want)
+		equal(b.t, "log start of the other partition", got.Partitions[0].LogStart, tiers.Offset(0))
+		equal(b.t, "the topic's own revision", got.Rev, topic.Rev)
 	}
-	b.refused(b.RaiseLogStart(b.ctx, f, -1), tiers.InvalidRequest)
-	equal(b.t, "revision", b.dump().Rev, topic.Rev)
+	b.unchanged("a negative offset", func() {
+		_, err := b.RaiseLogStart(b.ctx, f, -1)
+		b.refused(err, tiers.InvalidRequest)
+	})
+	last, err := b.LastRev(b.ctx)
+	b.must(err)
+	equal(b.t, "last revision", last, control.Rev(3))
+	// What is not raised says up to where the changes before must be known.
+	other := b.topic("other", 1)
+	rev, err := b.RaiseLogStart(b.ctx, f, 7)
+	b.must(err)
+	equal(b.t, "revision of a raise that was not needed", rev, other.Rev)
+	cs, err := b.Changes(b.ctx, 1)
+	b.must(err)
+	equal(b.t, "changes", cs, []control.Change{
+		{Rev: 2, Raised: &control.Raised{Partition: p, Gen: 1, LogStart: 5}},
+		{Rev: 3, Raised: &control.Raised{Partition: p, Gen: 1, LogStart: 1 << 62}},
+		{Rev: 4, Topic: other},
+	})
+	cs[0].Raised.LogStart = 99 // What comes out is the caller's.
+	again, err := b.Changes(b.ctx, 1)
+	b.must(err)
+	equal(b.t, "log start of the change", again[0].Raised.LogStart, tiers.Offset(5))
+	// A topic keeps what was raised, in what is told of it, too.
+	changed, err := b.SetConfigs(b.ctx, b.ses, topic.ID, topic.Rev, nil)
+	b.must(err)
+	equal(b.t, "log start after a change of settings", changed.Partitions[1].LogStart, tiers.Offset(1<<62))
+	b.must(b.TrimChanges(b.ctx, 3))
+	_, err = b.Changes(b.ctx, 2)
+	b.refused(err, tiers.Conflict)
 }

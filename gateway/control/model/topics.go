@@ -179,8 +179,7 @@ func (s *Store) Changes(ctx context.Context, after control.Rev) (out []control.C
 		}
 		for _, c := range s.changes {
 			if c.Rev > after {
-				c.Topic = c.Topic.Clone()
-				out = append(out, c)
+				out = append(out, c.Clone())
 			}
 		}
 		return nil
@@ -201,17 +200,32 @@ func (s *Store) TrimChanges(ctx context.Context, upTo control.Rev) error {
 }
 
 // RaiseLogStart raises a partition's log start.
-func (s *Store) RaiseLogStart(ctx context.Context, f partition.Fence, o tiers.Offset) error {
+func (s *Store) RaiseLogStart(ctx context.Context, f partition.Fence, o tiers.Offset) (rev control.Rev, err error) {
 	const op = "raise log start"
-	return s.do(ctx, op, func() (err error) {
-		if o < 0 {
-			return tiers.E(tiers.InvalidRequest, op, f.Partition.String(), "offset %d is negative", o)
+	err = s.do(ctx, op, func() (err error) {
+		if err := control.CheckRaise(op, f, o); err != nil {
+			return err
 		}
 		row, err := s.fence(op, f)
 		if err != nil {
 			return err
 		}
-		s.topics[f.Partition.Topic].Partitions[f.Partition.Index].LogStart = max(row.LogStart, o)
+		if o > row.LogStart {
+			s.rev++
+			s.topics[f.Partition.Topic].Partitions[f.Partition.Index].LogStart = o
+			s.changes = append(s.changes, control.Change{Rev: s.rev, Raised: &control.Raised{Partition: f.Partition, Gen: f.Gen, LogStart: o}})
+		}
+		rev = s.rev
 		return nil
 	})
+	return rev, err
+}
+
+// LastRev returns the revision of the last change.
+func (s *Store) LastRev(ctx context.Context) (rev control.Rev, err error) {
+	err = s.do(ctx, "last revision", func() (err error) {
+		rev = s.rev
+		return nil
+	})
+	return rev, err
 }

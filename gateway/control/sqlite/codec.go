@@ -123,10 +123,50 @@ func decodeLineage(b []byte) (tiers.Lineage, error) {
 	return out, nil
 }
 
+// encodeChange is what changed: the topic, or a log start. Revision and deletion
+// are columns of their own.
+func encodeChange(c control.Change) []byte {
+	if c.Raised == nil {
+		return encodeTopic(c.Topic)
+	}
+	r := c.Raised
+	b := append(make([]byte, 0, 40), kindRaised)
+	b = append(b, r.Partition.Topic[:]...)
+	b = binary.AppendUvarint(b, uint64(r.Partition.Index))
+	b = binary.AppendUvarint(b, uint64(r.Gen))
+	return binary.AppendUvarint(b, uint64(r.LogStart))
+}
+
+func decodeChange(b []byte) (control.Change, error) {
+	if len(b) == 0 || b[0] != kindRaised {
+		t, err := decodeTopic(b)
+		return control.Change{Topic: t}, err
+	}
+	out := control.Raised{}
+	if len(b) < 1+len(out.Partition.Topic) {
+		return control.Change{}, fmt.Errorf("log start: %w", errShort)
+	}
+	copy(out.Partition.Topic[:], b[1:])
+	r := reader{b: b[1+len(out.Partition.Topic):]}
+	out.Partition.Index = int32(r.uvarint(math.MaxInt32))
+	out.Gen = tiers.HistoryGen(r.uvarint(math.MaxInt32))
+	out.LogStart = tiers.Offset(r.uvarint(math.MaxInt64))
+	if err := r.end(); err != nil {
+		return control.Change{}, fmt.Errorf("log start: %w", err)
+	}
+	return control.Change{Raised: &out}, nil
+}
+
+// The first byte of changes.topic.
+const (
+	kindTopic  = 1
+	kindRaised = 2 // since version 2 of the tables
+)
+
 // encodeTopic is a version, id, name, revision, instant, the settings by key and
 // the partitions.
 func encodeTopic(t control.Topic) []byte {
-	b := append([]byte{1}, t.ID[:]...)
+	b := append([]byte{kindTopic}, t.ID[:]...)
 	b = appendString(b, t.Name)
 	b = binary.AppendUvarint(b, uint64(t.Rev))
 	b = binary.AppendVarint(b, t.CreatedAt.UnixMilli())
@@ -153,7 +193,7 @@ func decodeTopic(b []byte) (control.Topic, error) {
 	if len(b) < 1+len(t.ID) {
 		return t, fmt.Errorf("topic: %w", errShort)
 	}
-	if b[0] != 1 {
+	if b[0] != kindTopic {
 		return t, fmt.Errorf("topic: version %d is not known", b[0])
 	}
 	copy(t.ID[:], b[1:])

@@ -18,6 +18,7 @@ const (
 	goldenLineage = "03" + "00" + "64" + "02" + "0a" + "01" + "ac02"
 	goldenTopic   = "01" + "000102030405060708090a0b0c0d0e0f" + "0174" + "07" + "80a8a8949567" +
 		"02" + "0161" + "0131" + "0162" + "00" + "02" + "01010000" + "020105808080808080808040"
+	goldenRaised = "02" + "000102030405060708090a0b0c0d0e0f" + "03" + "02" + "808080808080808040"
 )
 
 func lineage() tiers.Lineage {
@@ -29,6 +30,34 @@ func topic() control.Topic {
 		ID: tiers.TopicID{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, Name: "t", Rev: 7,
 		CreatedAt: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Configs: map[string]string{"b": "", "a": "1"},
 		Partitions: []control.Partition{{Index: 0, Gen: 1, Leader: 1}, {Index: 1, Gen: 2, Leader: 1, Epoch: 5, LogStart: 1 << 62}},
+	}
+}
+
+func raised() control.Raised {
+	return control.Raised{Partition: tiers.PartitionID{Topic: topic().ID, Index: 3}, Gen: 2, LogStart: 1 << 62}
+}
+
+func TestGoldenLogStart(t *testing.T) {
+	if got := hex.EncodeToString(encodeChange(control.Change{Rev: 7, Raised: new(raised())})); got != goldenRaised {
+		t.Errorf("log start %s", got)
+	}
+	b, err := hex.DecodeString(goldenRaised)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := decodeChange(b); err != nil || !reflect.DeepEqual(got, control.Change{Raised: new(raised())}) {
+		t.Errorf("log start %+v, %v", got, err)
+	}
+	for n := range b {
+		if got, err := decodeChange(b[:n]); err == nil {
+			t.Errorf("the first %d bytes are %+v", n, got)
+		}
+	}
+	if got, err := decodeChange(append(b, 0)); err == nil {
+		t.Errorf("a byte left over: %+v", got)
+	}
+	if got, err := decodeChange(encodeTopic(topic())); err != nil || !reflect.DeepEqual(got, control.Change{Topic: topic()}) {
+		t.Errorf("topic %+v, %v", got, err)
 	}
 }
 
@@ -119,6 +148,21 @@ func FuzzTopic(f *testing.F) {
 			return
 		}
 		again, err := decodeTopic(encodeTopic(got))
+		if err != nil || !reflect.DeepEqual(again, got) {
+			t.Fatalf("%+v became %+v, %v", got, again, err)
+		}
+	})
+}
+
+func FuzzChange(f *testing.F) {
+	f.Add(encodeTopic(topic()))
+	f.Add(encodeChange(control.Change{Raised: new(raised())}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := decodeChange(b)
+		if err != nil {
+			return
+		}
+		again, err := decodeChange(encodeChange(got))
 		if err != nil || !reflect.DeepEqual(again, got) {
 			t.Fatalf("%+v became %+v, %v", got, again, err)
 		}

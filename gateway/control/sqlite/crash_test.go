@@ -46,7 +46,10 @@ func workload(t *testing.T) []step {
 		add(func(s control.Store) error {
 			return s.CommitOffsets(ctx, ses, []control.OffsetCommit{{Group: "g", Partition: p, Gen: 1, Offset: tiers.Offset(i), Metadata: string(make([]byte, 5000))}})
 		})
-		add(func(s control.Store) error { return s.RaiseLogStart(ctx, f, tiers.Offset(i+1)) })
+		add(func(s control.Store) error {
+			_, err := s.RaiseLogStart(ctx, f, tiers.Offset(i+1))
+			return err
+		})
 		add(func(s control.Store) error {
 			_, err := s.ProducerIDs(ctx, ses, 1000)
 			return err

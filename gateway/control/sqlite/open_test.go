@@ -8,9 +8,11 @@ import (
 
 	"github.com/ncruces/go-sqlite3/vfs"
 
+	"github.com/strandline-io/strandline/gateway/control"
 	"github.com/strandline-io/strandline/tiers"
 	"github.com/strandline-io/strandline/tiers/fsys"
 	"github.com/strandline-io/strandline/tiers/fsys/mem"
+	"github.com/strandline-io/strandline/tiers/partition"
 )
 
 const testPath = "/control.db"
@@ -78,7 +80,7 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		"a newer format": {
 			"UPDATE meta SET value = 99 WHERE key = 'version'; UPDATE meta SET value = 98 WHERE key = 'min_reader'", nil,
-			tiers.UnsupportedVersion, "format 99, which needs a binary that knows format 98; this one knows 1",
+			tiers.UnsupportedVersion, "format 99, which needs a binary that knows format 98; this one knows 2",
 		},
 		"another program's database": {"PRAGMA application_id = 7", nil, tiers.InvalidConfig, "not a control plane"},
 		"a file that is no database": {"", garbage, tiers.StorageFailed, "strandline rebuild"},
@@ -166,14 +168,14 @@ func connect(t *testing.T, fs fsys.FS) *db {
 func TestMigrations(t *testing.T) {
 	d := connect(t, mem.New())
 	next := append(migrations(),
-		migration{2, 1, "CREATE TABLE two (a INTEGER) STRICT"},
-		migration{3, 2, "CREATE TABLE three (a INTEGER) STRICT; INSERT INTO two VALUES (7)"},
+		migration{3, 2, "CREATE TABLE two (a INTEGER) STRICT"},
+		migration{4, 3, "CREATE TABLE three (a INTEGER) STRICT; INSERT INTO two VALUES (7)"},
 	)
-	broken := append(next[:3:3], migration{4, 4, "CREATE TABLE four (a INTEGER) STRICT; INSERT INTO nowhere VALUES (1)"})
-	if err := migrate(d, broken, Options{}); err == nil || !strings.Contains(err.Error(), "migration 4") {
+	broken := append(next[:4:4], migration{5, 5, "CREATE TABLE four (a INTEGER) STRICT; INSERT INTO nowhere VALUES (1)"})
+	if err := migrate(d, broken, Options{}); err == nil || !strings.Contains(err.Error(), "migration 5") {
 		t.Fatalf("a broken migration: %v", err)
 	}
-	if v, err := meta(d, keyVersion); err != nil || v != 1 {
+	if v, err := meta(d, keyVersion); err != nil || v != 2 {
 		t.Fatalf("version %d, %v after a broken migration", v, err)
 	}
 	cluster, err := d.text("SELECT value FROM meta WHERE key = ?", keyCluster)
@@ -186,7 +188,7 @@ func TestMigrations(t *testing.T) {
 		}
 	}
 	for sql, want := range map[string]int64{
-		"SELECT value FROM meta WHERE key = 'version'": 3, "SELECT value FROM meta WHERE key = 'min_reader'": 2,
+		"SELECT value FROM meta WHERE key = 'version'": 4, "SELECT value FROM meta WHERE key = 'min_reader'": 3,
 		"SELECT sum(a) FROM two": 7, "SELECT count(*) FROM three": 0,
 	} {
 		if got, err := d.number(sql); err != nil || got != want {
@@ -196,7 +198,7 @@ func TestMigrations(t *testing.T) {
 	if again, err := d.text("SELECT value FROM meta WHERE key = ?", keyCluster); err != nil || again != cluster {
 		t.Fatalf("cluster id %q, %v", again, err)
 	}
-	// This binary knows version 1 only, the file needs 2.
+	// This binary knows version 2 only, the file needs 3.
 	if err := migrate(d, migrations(), Options{}); tiers.KindOf(err) != tiers.UnsupportedVersion {
 		t.Fatalf("an older binary: %v", err)
 	}
@@ -204,6 +206,53 @@ func TestMigrations(t *testing.T) {
 		if m.version != int64(i+1) || m.minReader > m.version {
 			t.Fatalf("migration %d has version %d and reader %d", i+1, m.version, m.minReader)
 		}
+	}
+}
+
+// TestVersion1IsBroughtUpToDate: a file that was written before log starts were
+// changes keeps everything, and a binary of that time refuses it afterwards, since
+// it would take a log start for damage.
+func TestVersion1IsBroughtUpToDate(t *testing.T) {
+	fs := mem.New()
+	v1 := migrations()[:1]
+	alter(t, fs, "SELECT 1")
+	s, err := Open(fs, testPath, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ses, err := s.OpenSession(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	topic, err := s.CreateTopic(t.Context(), ses, control.NewTopic{Name: "t", Partitions: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// What version 1 raised is in the row alone.
+	alter(t, fs, "UPDATE partitions SET log_start = 5 WHERE idx = 1; UPDATE meta SET value = 1 WHERE key IN ('version', 'min_reader')")
+	if s, err = Open(fs, testPath, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	f := partition.Fence{Partition: tiers.PartitionID{Topic: topic.ID, Index: 1}, Gen: 1, NodeEpoch: ses.Epoch}
+	rev, err := s.RaiseLogStart(t.Context(), f, 5)
+	if err != nil || rev != 1 {
+		t.Fatalf("revision %d, %v of a log start that was there", rev, err)
+	}
+	if rev, err = s.RaiseLogStart(t.Context(), f, 6); err != nil || rev != 2 {
+		t.Fatalf("revision %d, %v", rev, err)
+	}
+	if got, err := s.Changes(t.Context(), 0); err != nil || len(got) != 2 || got[0].Topic.Name != "t" || got[1].Raised == nil {
+		t.Fatalf("changes %+v, %v", got, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d := connect(t, fs)
+	if err := migrate(d, v1, Options{}); tiers.KindOf(err) != tiers.UnsupportedVersion {
+		t.Fatalf("an older binary: %v", err)
 	}
 }
 

@@ -23,7 +23,12 @@ type migration struct {
 // migrations lists every migration, oldest first. What was released is never
 // changed.
 func migrations() []migration {
-	return []migration{{version: 1, minReader: 1, sql: schema1}}
+	return []migration{
+		{version: 1, minReader: 1, sql: schema1},
+		// The tables stay. Changes may be log starts from now on, which binaries that
+		// know version 1 take for damage.
+		{version: 2, minReader: 2},
+	}
 }
 
 const schema1 = `

@@ -116,7 +116,11 @@ func nextRev(d *db) (control.Rev, error) {
 
 // note writes t, at its revision, into the log of changes.
 func note(d *db, t control.Topic, deleted bool) error {
-	return d.exec("INSERT INTO changes (rev, deleted, topic) VALUES (?, ?, ?)", int64(t.Rev), deleted, encodeTopic(t))
+	return noteChange(d, control.Change{Rev: t.Rev, Topic: t, Deleted: deleted})
+}
+
+func noteChange(d *db, c control.Change) error {
+	return d.exec("INSERT INTO changes (rev, deleted, topic) VALUES (?, ?, ?)", int64(c.Rev), c.Deleted, encodeChange(c))
 }
 
 // CreateTopic adds a topic.
@@ -306,11 +310,12 @@ func (s *Store) Changes(ctx context.Context, after control.Rev) (out []control.C
 			return err
 		}
 		return d.each("SELECT rev, deleted, topic FROM changes WHERE rev > ? ORDER BY rev", []any{int64(after)}, func(st *sqlite3.Stmt) error {
-			t, err := decodeTopic(st.ColumnRawBlob(2))
+			c, err := decodeChange(st.ColumnRawBlob(2))
 			if err != nil {
 				return damaged("changes", err)
 			}
-			out = append(out, control.Change{Rev: control.Rev(st.ColumnInt64(0)), Deleted: st.ColumnBool(1), Topic: t})
+			c.Rev, c.Deleted = control.Rev(st.ColumnInt64(0)), st.ColumnBool(1)
+			out = append(out, c)
 			return nil
 		})
 	})
@@ -363,16 +368,46 @@ func checkFence(d *db, op string, f partition.Fence) (control.Partition, error) 
 }
 
 // RaiseLogStart raises a partition's log start.
-func (s *Store) RaiseLogStart(ctx context.Context, f partition.Fence, o tiers.Offset) error {
+func (s *Store) RaiseLogStart(ctx context.Context, f partition.Fence, o tiers.Offset) (control.Rev, error) {
 	const op = "raise log start"
-	return s.do(ctx, op, true, func(d *db) (err error) {
-		if o < 0 {
-			return tiers.E(tiers.InvalidRequest, op, f.Partition.String(), "offset %d is negative", o)
-		}
-		p, err := checkFence(d, op, f)
-		if err != nil || o <= p.LogStart {
+	var rev control.Rev
+	err := s.do(ctx, op, true, func(d *db) (err error) {
+		if err := control.CheckRaise(op, f, o); err != nil {
 			return err
 		}
-		return d.exec("UPDATE partitions SET log_start = ? WHERE topic = ? AND idx = ?", int64(o), f.Partition.Topic[:], int64(f.Partition.Index))
+		p, err := checkFence(d, op, f)
+		if err != nil {
+			return err
+		}
+		if o <= p.LogStart {
+			rev, err = lastRev(d)
+			return err
+		}
+		if rev, err = nextRev(d); err != nil {
+			return err
+		}
+		err = d.exec("UPDATE partitions SET log_start = ? WHERE topic = ? AND idx = ?", int64(o), f.Partition.Topic[:], int64(f.Partition.Index))
+		if err != nil {
+			return err
+		}
+		return noteChange(d, control.Change{Rev: rev, Raised: &control.Raised{Partition: f.Partition, Gen: f.Gen, LogStart: o}})
 	})
+	if err != nil {
+		return 0, err
+	}
+	return rev, nil
+}
+
+// LastRev returns the revision of the last change.
+func (s *Store) LastRev(ctx context.Context) (rev control.Rev, err error) {
+	err = s.do(ctx, "last revision", false, func(d *db) (err error) {
+		rev, err = lastRev(d)
+		return err
+	})
+	return rev, err
+}
+
+func lastRev(d *db) (control.Rev, error) {
+	rev, err := meta(d, keyRev)
+	return control.Rev(rev), err
 }
