@@ -2,8 +2,10 @@ package rebuild_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -432,6 +434,110 @@ func TestRebuildCopyUnderWay(t *testing.T) {
 		if st.Segments[1].State != want || rep.Partitions[0].LogEnd != end || !rep.Whole() {
 			t.Fatalf("whole %t: %s, end %d", whole, st.Segments[1].State, rep.Partitions[0].LogEnd)
 		}
+	}
+}
+
+// raised moves the log start of a partition up, as far as the bucket.
+func (c *cluster) raised(t control.Topic, index int32, o tiers.Offset) {
+	c.t.Helper()
+	remember := func(ctx context.Context, _ partition.Fence, _ tiers.Offset, rev control.Rev) error {
+		return c.journal.Publish(ctx, rev)
+	}
+	p := t.Partitions[index]
+	f := partition.Fence{Partition: tiers.PartitionID{Topic: t.ID, Index: index}, Gen: p.Gen, Epoch: p.Epoch}
+	c.must(control.RegistryOf(c.store, c.session, remember).RaiseLogStart(c.t.Context(), f, o))
+}
+
+// TestReport049RebuildInTheMiddleOfRetention: the log start was raised, and the
+// machine was lost while objects went. The last snapshot still names all of them.
+// What is left below the start is deleted, not served, and nobody is alarmed.
+func TestReport049RebuildInTheMiddleOfRetention(t *testing.T) {
+	c := newCluster(t)
+	orders := c.orders(1)
+	lin := tiers.Lineage{{Epoch: 0, Start: 0}}
+	var rows []tiers.RemoteSegment
+	for base := tiers.Offset(0); base < 100; base += 20 {
+		rows = append(rows, c.copied(orders, 0, base, base+20, lin))
+	}
+	c.must(c.journal.Snapshot(t.Context()))
+	c.raised(orders, 0, 65)
+	c.must(c.bucket.Delete(t.Context(), remote.SegmentKey(rows[0]), remote.MetaKey(rows[0]), remote.SegmentKey(rows[1])))
+	st, rep := c.mustRebuild()
+	p := rep.Partitions[0]
+	if !rep.Whole() || len(p.Gaps)+len(p.Problems)+len(rep.Orphans) != 0 {
+		t.Errorf("alarm: %+v, orphans %+v", p, rep.Orphans)
+	}
+	if p.LogStart != 65 || p.LogEnd != 100 || p.Segments != 2 || p.Doomed != 3 || rep.Journal.LogStarts != 1 || st.Topics[0].Partitions[0].LogStart != 65 {
+		t.Errorf("%+v, journal %+v, topic %+v", p, rep.Journal, st.Topics[0])
+	}
+	for i, s := range st.Segments {
+		if want := map[bool]tiers.SegmentState{true: tiers.DeleteStarted, false: tiers.CopyFinished}[i < 3]; s.ID != rows[i].ID || s.State != want {
+			t.Errorf("[%d,%d) is %s, want %s", s.Base, s.End, s.State, want)
+		}
+	}
+	var text strings.Builder
+	if _, err := rep.WriteTo(&text); err != nil || !strings.Contains(text.String(), "1 log starts") {
+		t.Errorf("%v: %s", err, text.String())
+	}
+}
+
+// TestReport025TrimIsNotUndoneByARebuild, whatever became of the snapshots, even
+// for segments that no row names and for a log that was trimmed to its end.
+func TestReport025TrimIsNotUndoneByARebuild(t *testing.T) {
+	for name, after := range map[string]func(c *cluster){
+		"changes alone": func(*cluster) {},
+		"in a snapshot": func(c *cluster) { c.must(c.journal.Snapshot(c.t.Context())) },
+		"after rotation": func(c *cluster) {
+			c.must(errors.Join(c.journal.Snapshot(c.t.Context()), c.journal.Snapshot(c.t.Context()), c.journal.Snapshot(c.t.Context()), c.journal.Snapshot(c.t.Context())))
+		},
+		"newest snapshot damaged": func(c *cluster) {
+			c.must(c.journal.Snapshot(c.t.Context()))
+			keys := c.bucket.Keys("cluster/snapshot/")
+			c.must(c.bucket.FlipBit(keys[len(keys)-1], 60))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			orders := c.orders(3)
+			lin := tiers.Lineage{{Epoch: 0, Start: 0}}
+			for i := range int32(3) {
+				c.copied(orders, i, 0, 40, lin)
+			}
+			c.must(c.journal.Snapshot(t.Context()))
+			c.copied(orders, 0, 40, 60, lin) // copied after the snapshot
+			c.raised(orders, 0, 50)
+			c.raised(orders, 1, 30)
+			c.raised(orders, 2, 70) // past what was copied
+			after(c)
+			for range 2 { // and once more from what the first rebuild wrote
+				st, rep := c.mustRebuild()
+				for i, want := range []struct{ start, end, segments, doomed int }{{50, 60, 1, 1}, {30, 40, 1, 0}, {70, 70, 0, 1}} {
+					p := rep.Partitions[i]
+					if int(p.LogStart) != want.start || int(p.LogEnd) != want.end || p.Segments != want.segments || p.Doomed != want.doomed || len(p.Gaps)+len(p.Problems) != 0 {
+						t.Errorf("%+v, want %+v", p, want)
+					}
+					if got := st.Topics[0].Partitions[i].LogStart; int(got) != want.start {
+						t.Errorf("the row of partition %d says %d", i, got)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestReport057RebuildKnowsTheStartOfTheNewestCopies: without a journal, it is what
+// these knew.
+func TestReport057RebuildKnowsTheStartOfTheNewestCopies(t *testing.T) {
+	c := newCluster(t)
+	orders := c.orders(1)
+	c.copied(orders, 0, 0, 20, tiers.Lineage{{Epoch: 0, Start: 0}})
+	c.copied(orders, 0, 20, 40, tiers.Lineage{{Epoch: 0, Start: 0}})
+	c.copied(orders, 0, 40, 60, tiers.Lineage{{Epoch: 0, Start: 30}})
+	c.must(c.bucket.Delete(t.Context(), append(c.bucket.Keys("cluster/snapshot/"), c.bucket.Keys("cluster/change/")...)...))
+	st, rep := c.mustRebuild()
+	p := rep.Partitions[0]
+	if p.LogStart != 30 || p.LogEnd != 60 || p.Doomed != 1 || len(p.Gaps)+len(p.Problems) != 0 || st.Topics[0].Partitions[0].LogStart != 30 {
+		t.Errorf("%+v %+v", p, st.Topics)
 	}
 }
 

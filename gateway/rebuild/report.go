@@ -47,6 +47,7 @@ type PartitionReport struct {
 	Segments int               `json:"segments"`
 	Adopted  int               `json:"adopted"` // of these, named by no row: copied after the snapshot
 	Bytes    int64             `json:"bytes"`
+	Doomed   int               `json:"deleting"` // segments of which whatever is left is deleted once the node serves
 	Gaps     []Gap             `json:"gaps"`
 	Problems []Problem         `json:"problems"` // segments that are missing, damaged, or overlap
 }
@@ -118,12 +119,12 @@ func (r *Report) WriteTo(w io.Writer) (int64, error) {
 	var b strings.Builder
 	r.head(&b)
 	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "topic\tpartition\tlog start\tlog end\tepoch\tsegments\tadopted\tbytes\tgaps\tproblems")
+	fmt.Fprintln(tw, "topic\tpartition\tlog start\tlog end\tepoch\tsegments\tadopted\tbytes\tdeleting\tgaps\tproblems")
 	var segments, adopted int
 	var bytes, records int64
 	for _, p := range r.Partitions {
-		fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n",
-			p.Topic, p.Index, p.LogStart, p.LogEnd, p.Epoch, p.Segments, p.Adopted, p.Bytes, len(p.Gaps), len(p.Problems))
+		fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n",
+			p.Topic, p.Index, p.LogStart, p.LogEnd, p.Epoch, p.Segments, p.Adopted, p.Bytes, p.Doomed, len(p.Gaps), len(p.Problems))
 		segments, adopted, bytes, records = segments+p.Segments, adopted+p.Adopted, bytes+p.Bytes, records+p.Records()
 	}
 	if err := tw.Flush(); err != nil {
@@ -156,7 +157,7 @@ func (r *Report) head(b *strings.Builder) {
 	if r.Journal.Snapshot == "" {
 		fmt.Fprintln(b, "no snapshot of the control plane could be read")
 	} else {
-		fmt.Fprintf(b, "snapshot %s of %s, then %d changes\n", r.Journal.Snapshot, stamp(r.Journal.At), r.Journal.Changes)
+		fmt.Fprintf(b, "snapshot %s of %s, then %d changes of topics and %d log starts\n", r.Journal.Snapshot, stamp(r.Journal.At), r.Journal.Changes, r.Journal.LogStarts)
 	}
 	for _, d := range r.Journal.Damaged {
 		fmt.Fprintf(b, "damaged: %s\n", d)

@@ -188,13 +188,16 @@ func (r *run) judged(rep *PartitionReport, f *finding, j plan.Judged) {
 		// A row would say that the log reaches there: it ends, or begins, at the gap.
 		row.State, loss = 0, true
 		problem = "it lies behind a gap from the longer part of the log; its objects stay in the bucket"
-	case plan.Redundant, plan.Stale, plan.Discarded:
+	case plan.Redundant, plan.Discarded:
 		if !f.row {
 			row.State = 0
 		}
 		problem = j.Verdict.String()
-	case plan.Deleting:
+	case plan.Deleting, plan.Stale:
+		// Below the log start nothing is served. The owner deletes what is left of it,
+		// and a key of which nothing is left costs it one request.
 		row.State = tiers.DeleteStarted
+		rep.Doomed++
 	case plan.Incomplete:
 		// A copy that had not finished promised nothing. One without a row may have
 		// finished after the snapshot, if both objects are there.

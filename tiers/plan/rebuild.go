@@ -49,7 +49,7 @@ type Verdict uint8
 const (
 	Keep       Verdict = iota // serves a part of the log
 	Redundant                 // other segments hold all of it: after a copy that was tried again
-	Stale                     // it lies below the log start
+	Stale                     // it lies below the log start, whatever is left of it: to be deleted
 	Discarded                 // its records were discarded by a later leader
 	Stranded                  // good, but behind a hole from the run that is kept
 	Incomplete                // an object is missing or cut
@@ -106,6 +106,7 @@ func Rebuild(f RebuildFacts) Rebuilt {
 	pieces := r.pieces(good, truth)
 	runs := r.runs(pieces)
 	r.Gaps = gaps(runs, truth.Start, known)
+	r.expire(truth.Start)
 	if len(runs) == 0 {
 		// Nothing is left to serve. Offsets that were given out are not given again.
 		r.LogStart = max(truth.Start, known)
@@ -162,6 +163,18 @@ func (r *Rebuilt) sift(f RebuildFacts) (good []Found, known tiers.Offset) {
 		good = append(good, s)
 	}
 	return good, known
+}
+
+// expire judges what is missing below the start: its deletion had begun, and what
+// went on purpose is no loss (reports 049 and 057). An upload that no row names and
+// that was never whole has no known end: it stays incomplete.
+func (r *Rebuilt) expire(start tiers.Offset) {
+	for i, j := range r.Judged {
+		missing := j.Verdict == Missing || j.Verdict == Incomplete
+		if s := j.Segment; missing && s.Base < s.End && s.End <= start {
+			r.Judged[i].Verdict = Stale
+		}
+	}
 }
 
 func verdict(f RebuildFacts, s Found) Verdict {

@@ -246,6 +246,41 @@ func TestRebuildJudges(t *testing.T) {
 	}
 }
 
+// TestReport049_WhatIsMissingBelowTheStartIsNoLoss: retention raises the start,
+// then deletes; the rows of the last snapshot still say that all is there.
+func TestReport049_WhatIsMissingBelowTheStartIsNoLoss(t *testing.T) {
+	l := lin(1, 0)
+	a, b, c := remote(1, 0, 19, l), remote(2, 20, 39, lin(1, 20)), remote(3, 40, 59, lin(1, 40))
+	all := []Found{found(a, 1, l), found(b, 1, l), found(c, 1, l)}
+	for i := range all {
+		all[i].Row = tiers.CopyFinished
+	}
+	all[0].Complete, all[1].Complete = false, false
+	for start, want := range map[tiers.Offset][3]Verdict{
+		0:  {Missing, Missing, Keep},
+		20: {Stale, Missing, Keep},
+		39: {Stale, Missing, Keep},
+		40: {Stale, Stale, Keep},
+		45: {Stale, Stale, Keep},
+		60: {Stale, Stale, Stale},
+		70: {Stale, Stale, Stale},
+	} {
+		r := Rebuild(RebuildFacts{Partition: a.Partition, LogStart: start, Found: all})
+		v := verdicts(r)
+		if got := [3]Verdict{v[0], v[20], v[40]}; got != want {
+			t.Errorf("log start %d: %v, want %v", start, got, want)
+		}
+		if lost := start < 40; (len(r.Gaps) > 0) != lost || r.LogStart != max(start, 40) || r.LogEnd != max(start, 60) {
+			t.Errorf("log start %d: [%d,%d), gaps %v", start, r.LogStart, r.LogEnd, r.Gaps)
+		}
+	}
+	unknown := found(tiers.RemoteSegment{ID: tiers.SegmentID{9}, Partition: a.Partition, Gen: 1, Base: 10}, 1, l)
+	unknown.Complete = false
+	if v := verdicts(Rebuild(RebuildFacts{Partition: a.Partition, LogStart: 45, Found: append(all, unknown)})); v[10] != Incomplete {
+		t.Errorf("an upload whose end nobody knows: %s", v[10])
+	}
+}
+
 // A log lives, truncates and moves its start, copying as it goes; some uploads are
 // lost. What Rebuild keeps is the log's own, and if none is lost it is all of it.
 func TestRebuildFindsTheLogAgain(t *testing.T) {
