@@ -1,0 +1,6 @@
+//go:build !linux
+
+package doctor
+
+// unsynchronized is not known here.
+func unsynchronized() bool { return false }

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package doctor
+
+func memoryLimit() (limit int64, what string) { return 0, "" }
