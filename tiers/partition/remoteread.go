@@ -68,6 +68,7 @@ func (o *Owner) readPiece(ctx context.Context, v *View, r ReadRequest, p remotei
 	if err != nil {
 		return res, false, err
 	}
+	s.follow = v.following
 	res.Records, found, err = s.read(ctx, p, end, r)
 	if err != nil || len(res.Records) == 0 || r.Isolation != ReadCommitted {
 		return res, found, err
@@ -76,16 +77,30 @@ func (o *Owner) readPiece(ctx context.Context, v *View, r ReadRequest, p remotei
 	return res, found, err
 }
 
+// following is the segment that a reader of seg will want next, unless it is on
+// disk by then.
+func (v *View) following(seg tiers.RemoteSegment) (next tiers.RemoteSegment, ok bool) {
+	if seg.End >= v.LocalLogStart {
+		return next, false
+	}
+	p, where := v.index.Find(seg.End, v.truth())
+	if where != remoteindex.Covered || p.From != p.Segment.Base || p.Segment.ID == seg.ID {
+		return next, false
+	}
+	return p.Segment, true
+}
+
 // remoteSegment is a segment that is read through the cache.
 type remoteSegment struct {
-	cache *remote.Cache
-	seg   tiers.RemoteSegment
-	meta  *remote.SegmentMeta
-	place string
+	cache  *remote.Cache
+	seg    tiers.RemoteSegment
+	meta   *remote.SegmentMeta
+	place  string
+	follow remote.Following // of a reader that goes on; nil for look-ups
 }
 
 func (o *Owner) openSegment(ctx context.Context, seg tiers.RemoteSegment) (remoteSegment, error) {
-	s := remoteSegment{o.deps.Cache, seg, nil, o.place}
+	s := remoteSegment{cache: o.deps.Cache, seg: seg, place: o.place}
 	if s.cache == nil {
 		return s, tiers.E(tiers.RemoteUnavailable, "read", o.place, "offset %d is in the bucket and this node was started without one", seg.Base)
 	}
@@ -164,10 +179,20 @@ func (s remoteSegment) headerAt(ctx context.Context, pos int64) (h batch.Header,
 	return h, true, nil
 }
 
-// fill reads all of dst from pos.
+// fill reads all of dst from pos, for a look-up.
 func (s remoteSegment) fill(ctx context.Context, dst []byte, pos int64) error {
 	n, err := s.cache.ReadAt(ctx, s.seg, dst, pos)
-	if n == len(dst) {
+	return s.filled(ctx, n, len(dst), pos, err)
+}
+
+// fillOn is fill for a reader that goes on behind it.
+func (s remoteSegment) fillOn(ctx context.Context, dst []byte, pos int64) error {
+	n, err := s.cache.ReadOn(ctx, s.seg, dst, pos, s.follow)
+	return s.filled(ctx, n, len(dst), pos, err)
+}
+
+func (s remoteSegment) filled(ctx context.Context, n, want int, pos int64, err error) error {
+	if n == want {
 		return nil
 	}
 	if err == nil || errors.Is(err, io.EOF) {
@@ -191,6 +216,8 @@ func (s remoteSegment) find(ctx context.Context, from tiers.Offset) (pos int64, 
 // piece has no such batch at all. One that is larger than what was asked for, or
 // that ends too far up, is found and gives no bytes.
 func (s remoteSegment) read(ctx context.Context, p remoteindex.Piece, end tiers.Offset, r ReadRequest) (records []byte, found bool, err error) {
+	// Looking for the batch would fetch one chunk, and reading it the others.
+	s.cache.Want(s.meta, s.position(p.From), int64(r.MaxBytes))
 	pos, first, ok, err := s.find(ctx, p.From)
 	if err != nil || !ok || first.BaseOffset >= p.End {
 		return nil, false, err
@@ -200,7 +227,7 @@ func (s remoteSegment) read(ctx context.Context, p remoteindex.Piece, end tiers.
 		return nil, true, nil
 	}
 	buf := allocate(r.Alloc, int(min(max(int64(r.MaxBytes), first.Size()), s.seg.Size-pos)))
-	if err = s.fill(ctx, buf, pos); err != nil {
+	if err = s.fillOn(ctx, buf, pos); err != nil {
 		return nil, true, err
 	}
 	n, err := wholeBatches(buf, first.BaseOffset, limit)

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/maypok86/otter/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/strandline-io/strandline/tiers"
@@ -16,28 +15,36 @@ import (
 
 // CacheOptions bound a Cache.
 type CacheOptions struct {
-	Bytes      int64 // memory for chunks, default 128 MiB
-	MetaBytes  int64 // memory for decoded companions, default 64 MiB
+	// Bytes is the memory for all that the cache holds: chunks, decoded companions
+	// and what fetches under way will bring; default 192 MiB.
+	Bytes int64
+	// MetaBytes is how much of Bytes companions may take, default a third; at most
+	// half.
+	MetaBytes int64
+	// Disk is where more pieces are kept. Nil: nowhere.
+	Disk       PieceStore
 	Registerer prometheus.Registerer
 
 	// FetchTimeout bounds one fetch, its retries included; default 60 s. The
 	// readers that wait have their own, shorter limits.
 	FetchTimeout time.Duration
-	// Concurrency is the number of fetches at once, default 16. While they are
-	// all busy, nothing is read ahead.
+	// Concurrency is the number of fetches at once, default 16. A quarter of them
+	// is kept for what readers wait for, and so is a quarter from any one partition.
 	Concurrency int
-	// ReadAhead is the number of chunks that are fetched beyond what a sequential
-	// reader asked for, default 3; negative is none.
-	ReadAhead int
+	// ReadAhead is the most bytes that are fetched beyond what a sequential reader
+	// asked for, default 8 MiB; negative is none.
+	ReadAhead int64
 }
 
 func (o CacheOptions) withDefaults() CacheOptions {
 	if o.Bytes <= 0 {
-		o.Bytes = 128 << 20
+		o.Bytes = 192 << 20
 	}
+	o.Bytes = max(o.Bytes, 2*ChunkSize)
 	if o.MetaBytes <= 0 {
-		o.MetaBytes = 64 << 20
+		o.MetaBytes = o.Bytes / 3
 	}
+	o.MetaBytes = min(o.MetaBytes, o.Bytes/2)
 	if o.FetchTimeout <= 0 {
 		o.FetchTimeout = time.Minute
 	}
@@ -45,29 +52,58 @@ func (o CacheOptions) withDefaults() CacheOptions {
 		o.Concurrency = 16
 	}
 	if o.ReadAhead == 0 {
-		o.ReadAhead = 3
+		o.ReadAhead = 8 << 20
 	}
 	o.ReadAhead = max(0, o.ReadAhead)
 	return o
 }
 
+// PieceID names what the cache keeps: a chunk of a segment's records object, or
+// its companion.
+type PieceID struct {
+	Segment tiers.SegmentID
+	Chunk   int64 // MetaPiece: the companion
+}
+
+// MetaPiece is the Chunk of a companion.
+const MetaPiece = -1
+
+// PieceStore keeps pieces outside of memory. It is a convenience: it may forget,
+// refuse or lose any of them at any time. It verifies what it returns against
+// what it was given. All methods are safe for concurrent use.
+type PieceStore interface {
+	// Has reports whether the piece is probably there, without waiting for a disk.
+	Has(id PieceID) bool
+	// Get returns the piece, nil if it is not there or not as it was given.
+	Get(id PieceID) []byte
+	// Put keeps b, later and if it can. It does not wait; b must never change.
+	Put(id PieceID, b []byte)
+	// Drop forgets the piece, which was found to be wrong.
+	Drop(id PieceID)
+}
+
 // Cache serves tiered reads: chunks of records objects and decoded companions,
-// held in memory up to a limit. A chunk is fetched once however many readers
-// wait for it, goes on if a reader leaves (report 060), and is kept only if its
-// CRC-32C is that of the companion; a companion only if its own CRC holds.
+// held in memory up to one limit, and on disk up to another. A chunk is fetched
+// once however many readers wait for it, goes on if a reader leaves (report 060),
+// and is kept only if its CRC-32C is that of the companion; a companion only if
+// its own CRC holds.
 //
 // What fails its check is fetched once more, at once, and is an error then
 // (ErrChecksum); it is never kept, so the next reader asks the store again
 // (reports 030, 087).
 //
-// mu owns flights and closed. Fetches belong to the cache, not to a reader: they
-// end by themselves, by FetchTimeout or by Close.
+// A sequential reader is read ahead for, across the ends of segments, in few
+// large requests. Fetches take turns by partition, and what a reader waits for goes
+// before what was only thought of. A chunk that somebody is in the middle of, or
+// has not come to yet, is held for a while: readers that together want more than
+// there is memory wait for each other instead of taking each other's chunks away.
+//
+// mu owns all fields below it. It is never held while anything is read. Fetches
+// belong to the cache, not to a reader: they end by themselves, by FetchTimeout or
+// by Close.
 type Cache struct {
 	bucket  Bucket
 	o       CacheOptions
-	chunks  *otter.Cache[chunkID, []byte]
-	metas   *otter.Cache[tiers.SegmentID, *SegmentMeta]
-	slots   chan struct{} // one token for each fetch that runs
 	metrics cacheMetrics
 
 	ctx    context.Context // ends with Close
@@ -76,32 +112,29 @@ type Cache struct {
 
 	mu      sync.Mutex
 	closed  bool
-	flights map[chunkID]*flight[[]byte]
-	looking map[tiers.SegmentID]*flight[*SegmentMeta]
+	shelf   shelf
+	flights map[PieceID]*flight
+	queue   queue
+	streams streams
+	alarm   *time.Timer // wakes the queue when the next hold ends; nil: not set
 }
 
-type chunkID struct {
-	segment tiers.SegmentID
-	index   int64
+// flight is one piece that is being fetched and that any number of readers wait
+// for. chunk or meta, and err are set before done is closed.
+type flight struct {
+	job   *job
+	done  chan struct{}
+	chunk []byte
+	meta  *SegmentMeta
+	err   error
 }
 
-// flight is one fetch that any number of readers wait for. val and err are set
-// before done is closed.
-type flight[V any] struct {
-	done chan struct{}
-	val  V
-	err  error
-}
-
-func newFlight[V any]() *flight[V] { return &flight[V]{done: make(chan struct{})} }
-
-func (f *flight[V]) wait(ctx context.Context) (V, error) {
+func (f *flight) wait(ctx context.Context) error {
 	select {
 	case <-f.done:
-		return f.val, f.err
+		return f.err
 	case <-ctx.Done():
-		var none V
-		return none, ctx.Err()
+		return ctx.Err()
 	}
 }
 
@@ -110,46 +143,65 @@ func NewCache(b Bucket, o CacheOptions) *Cache {
 	o = o.withDefaults()
 	c := &Cache{
 		bucket: b, o: o,
-		chunks: otter.Must(&otter.Options[chunkID, []byte]{
-			MaximumWeight: uint64(o.Bytes),
-			Weigher:       func(_ chunkID, b []byte) uint32 { return uint32(len(b)) },
-		}),
-		metas: otter.Must(&otter.Options[tiers.SegmentID, *SegmentMeta]{
-			MaximumWeight: uint64(o.MetaBytes),
-			Weigher:       func(_ tiers.SegmentID, m *SegmentMeta) uint32 { return uint32(m.Segment.MetaSize) + 512 },
-		}),
-		slots:   make(chan struct{}, o.Concurrency),
-		flights: map[chunkID]*flight[[]byte]{},
-		looking: map[tiers.SegmentID]*flight[*SegmentMeta]{},
+		shelf:   newShelf(o.Bytes, o.MetaBytes),
+		flights: map[PieceID]*flight{},
+		queue:   newQueue(o.Concurrency),
+		streams: newStreams(),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.metrics = newCacheMetrics(o.Registerer, func() float64 { return float64(c.chunks.WeightedSize()) },
-		func() float64 { return float64(c.metas.WeightedSize()) })
+	c.metrics = newCacheMetrics(o.Registerer, c.gauge(func(s *shelf) int64 { return s.chunkBytes }), c.gauge(func(s *shelf) int64 { return s.metaBytes }))
 	return c
+}
+
+func (c *Cache) gauge(of func(*shelf) int64) func() float64 {
+	return func() float64 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return float64(of(&c.shelf))
+	}
 }
 
 // Bucket is the bucket behind the cache.
 func (c *Cache) Bucket() Bucket { return c.bucket }
 
-// Meta returns the companion of seg. It must not be changed.
+// Meta returns the companion of seg, with indexes that are thinned out: look-ups
+// in them land a little earlier. It must not be changed.
 func (c *Cache) Meta(ctx context.Context, seg tiers.RemoteSegment) (*SegmentMeta, error) {
-	if m, ok := c.metas.GetIfPresent(seg.ID); ok {
-		c.metrics.hits.WithLabelValues("meta").Inc()
-		return m, nil
-	}
-	f, err := c.lookForMeta(seg)
-	if err == nil {
-		var m *SegmentMeta
-		if m, err = f.wait(ctx); err == nil {
-			return m, nil
+	m, f, err := c.findMeta(seg, false)
+	if err == nil && f != nil {
+		if err = f.wait(ctx); err == nil {
+			m = f.meta
 		}
 	}
-	return nil, Fail("read companion", MetaKey(seg), err)
+	if err != nil {
+		return nil, Fail("read companion", MetaKey(seg), err)
+	}
+	return m, nil
 }
 
 // ReadAt fills dst from offset off of the records object of seg; it reads fewer
-// bytes only at the end, with io.EOF.
+// bytes only at the end, with io.EOF. It is for reads here and there: nothing is
+// fetched but the chunks that it needs.
 func (c *Cache) ReadAt(ctx context.Context, seg tiers.RemoteSegment, dst []byte, off int64) (int, error) {
+	return c.read(ctx, seg, dst, off, nil)
+}
+
+// Following tells which segment comes after another one of the same partition. ok
+// is false if there is none in the bucket, or it does not begin where the other
+// ends.
+type Following func(seg tiers.RemoteSegment) (next tiers.RemoteSegment, ok bool)
+
+// ReadOn is ReadAt for whoever reads a log from one end to the other. If the read
+// goes on where one of the last reads ended, what comes next is fetched ahead,
+// from the segments that follow too. follow may be nil.
+func (c *Cache) ReadOn(ctx context.Context, seg tiers.RemoteSegment, dst []byte, off int64, follow Following) (int, error) {
+	if follow == nil {
+		follow = func(tiers.RemoteSegment) (none tiers.RemoteSegment, ok bool) { return none, false }
+	}
+	return c.read(ctx, seg, dst, off, follow)
+}
+
+func (c *Cache) read(ctx context.Context, seg tiers.RemoteSegment, dst []byte, off int64, follow Following) (int, error) {
 	if off < 0 {
 		return 0, Fail("read segment", SegmentKey(seg), fmt.Errorf("%w: offset %d", ErrRange, off))
 	}
@@ -158,7 +210,10 @@ func (c *Cache) ReadAt(ctx context.Context, seg tiers.RemoteSegment, dst []byte,
 		return 0, err
 	}
 	want := dst[:max(0, min(int64(len(dst)), meta.Segment.Size-off))]
-	n, err := c.readChunks(ctx, meta, want, off)
+	if follow != nil && len(want) > 0 {
+		c.sequential(meta, off, int64(len(want)), follow)
+	}
+	n, err := c.readChunks(ctx, meta, want, off, follow != nil)
 	c.metrics.served.Add(float64(n))
 	switch {
 	case err != nil:
@@ -169,66 +224,100 @@ func (c *Cache) ReadAt(ctx context.Context, seg tiers.RemoteSegment, dst []byte,
 	return n, nil
 }
 
-func (c *Cache) readChunks(ctx context.Context, meta *SegmentMeta, dst []byte, off int64) (int, error) {
+// readChunks copies chunk after chunk. on says that the reader will not come back:
+// a chunk that it read to the end needs to be held for it no longer.
+func (c *Cache) readChunks(ctx context.Context, meta *SegmentMeta, dst []byte, off int64, on bool) (int, error) {
 	n := 0
 	for n < len(dst) {
 		at := off + int64(n)
-		chunk, err := c.chunk(ctx, meta, at/ChunkSize, (off+int64(len(dst))-1)/ChunkSize)
+		i := at / ChunkSize
+		chunk, err := c.chunk(ctx, meta, i, (off+int64(len(dst))-1)/ChunkSize)
 		if err != nil {
 			return n, err
 		}
-		n += copy(dst[n:], chunk[at%ChunkSize:])
+		copied := copy(dst[n:], chunk[at%ChunkSize:])
+		n += copied
+		c.took(PieceID{meta.Segment.ID, i}, on && at%ChunkSize+int64(copied) == int64(len(chunk)))
 	}
 	return n, nil
 }
 
-// chunk returns chunk i for a reader that will go on to chunk last. Being there
-// already makes the reader a sequential one, whose next chunks are fetched ahead.
+// chunk returns chunk i for a reader that will go on to chunk last.
 func (c *Cache) chunk(ctx context.Context, meta *SegmentMeta, i, last int64) ([]byte, error) {
-	id := chunkID{meta.Segment.ID, i}
-	if b, ok := c.chunks.GetIfPresent(id); ok {
-		c.metrics.hits.WithLabelValues("chunk").Inc()
-		if i == last {
-			c.readAhead(meta, i+1)
-		}
-		return b, nil
+	b, f, err := c.findChunk(meta, i, last)
+	if err != nil || f == nil {
+		return b, err
 	}
-	f, err := c.fetchChunks(meta, i, last)
-	if err != nil {
+	if err = f.wait(ctx); err != nil {
 		return nil, err
 	}
-	return f.wait(ctx)
+	return f.chunk, nil
 }
 
-// readAhead fetches chunk i and those after it if a slot is free and the reader
-// came from the chunk before the one that it read last.
-func (c *Cache) readAhead(meta *SegmentMeta, i int64) {
-	if c.o.ReadAhead == 0 || i >= int64(len(meta.ChunkCRC)) || len(c.slots) == cap(c.slots) || !c.has(meta, i-2) || c.has(meta, i) {
+// findChunk is the chunk, or the flight that will bring it.
+func (c *Cache) findChunk(meta *SegmentMeta, i, last int64) ([]byte, *flight, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := PieceID{meta.Segment.ID, i}
+	if e := c.shelf.get(id); e != nil {
+		c.metrics.hits.WithLabelValues("chunk").Inc()
+		return e.chunk, nil, nil
+	}
+	if c.closed {
+		return nil, nil, tiers.E(tiers.Closed, "", "", "%w", errCacheClosed)
+	}
+	if c.flights[id] == nil {
+		c.metrics.misses.WithLabelValues("chunk").Inc()
+		c.fetch(meta, i, min(last+1, i+maxDemand), false)
+	} else {
+		c.metrics.joined.WithLabelValues("chunk").Inc()
+		c.queue.promote(c.flights[id].job)
+	}
+	f := c.flights[id]
+	c.pump()
+	return nil, f, nil
+}
+
+// took notes that a reader has got the piece; passed, that it needs it no more.
+func (c *Cache) took(id PieceID, passed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.shelf.touch(id, passed, time.Now()) {
+		c.pump()
+	}
+}
+
+// Want begins to fetch the chunks of n bytes from off on, for somebody who is about
+// to read them all.
+func (c *Cache) Want(meta *SegmentMeta, off, n int64) {
+	end := min(off+n, meta.Segment.Size)
+	if off < 0 || off >= end {
 		return
 	}
-	if _, err := c.fetchChunks(meta, i, i); err == nil {
-		c.metrics.ahead.Inc()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
 	}
-}
-
-// has reports whether a chunk is cached. The one before the first counts.
-func (c *Cache) has(meta *SegmentMeta, i int64) bool {
-	if i < 0 {
-		return true
-	}
-	_, ok := c.chunks.GetEntryQuietly(chunkID{meta.Segment.ID, i})
-	return ok
+	first := off / ChunkSize
+	c.fetch(meta, first, min((end-1)/ChunkSize+1, first+maxDemand), false)
+	c.pump()
 }
 
 // Close stops fetches under way and waits for them.
 func (c *Cache) Close() {
 	c.mu.Lock()
 	c.closed = true
+	waiting := c.queue.empty()
+	if c.alarm != nil {
+		c.alarm.Stop()
+	}
 	c.mu.Unlock()
 	c.cancel()
+	for _, j := range waiting {
+		c.fail(j, 0, tiers.E(tiers.Closed, "", "", "%w", errCacheClosed))
+	}
 	c.wg.Wait()
-	c.chunks.StopAllGoroutines()
-	c.metas.StopAllGoroutines()
 }
 
 var errCacheClosed = errors.New("the cache is closed")

@@ -5,69 +5,160 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/strandline-io/strandline/tiers"
 )
 
-// lookForMeta joins the fetch of a companion, or starts it.
-func (c *Cache) lookForMeta(seg tiers.RemoteSegment) (*flight[*SegmentMeta], error) {
+const (
+	// maxRun bounds the chunks of one request, 4 MiB: a request costs the same
+	// whatever its size, and this much takes longer to send than to ask for.
+	maxRun = 16
+	// maxDemand bounds the chunks that one reader makes the cache fetch at once; they
+	// come in several requests side by side.
+	maxDemand = 2 * maxRun
+)
+
+// findMeta is the companion, or the flight that will bring it. ahead says that
+// nobody waits for it.
+func (c *Cache) findMeta(seg tiers.RemoteSegment, ahead bool) (*SegmentMeta, *flight, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return nil, tiers.E(tiers.Closed, "", "", "%w", errCacheClosed)
-	}
-	if f := c.looking[seg.ID]; f != nil {
-		c.metrics.joined.WithLabelValues("meta").Inc()
-		return f, nil
-	}
-	f := newFlight[*SegmentMeta]()
-	c.looking[seg.ID] = f
-	c.metrics.misses.WithLabelValues("meta").Inc()
-	c.wg.Go(func() {
-		f.val, f.err = c.loadMeta(seg)
-		if f.err == nil {
-			c.metas.Set(seg.ID, f.val)
+	id := PieceID{seg.ID, MetaPiece}
+	if p := c.shelf.get(id); p != nil {
+		c.shelf.touch(id, false, time.Now())
+		if !ahead {
+			c.metrics.hits.WithLabelValues("meta").Inc()
 		}
-		c.mu.Lock()
-		delete(c.looking, seg.ID)
-		c.mu.Unlock()
-		close(f.done)
-	})
-	return f, nil
+		return p.meta, nil, nil
+	}
+	if c.closed {
+		return nil, nil, tiers.E(tiers.Closed, "", "", "%w", errCacheClosed)
+	}
+	f := c.flights[id]
+	switch {
+	case f == nil:
+		j := &job{seg: seg, size: max(seg.MetaSize, 1), ahead: ahead, disk: c.onDisk(id)}
+		f = &flight{job: j, done: make(chan struct{})}
+		j.run = []*flight{f}
+		c.flights[id] = f
+		c.queue.push(j)
+		c.metrics.misses.WithLabelValues("meta").Inc()
+	case !ahead:
+		c.metrics.joined.WithLabelValues("meta").Inc()
+		c.queue.promote(f.job)
+	}
+	c.pump()
+	return nil, f, nil
 }
 
-func (c *Cache) loadMeta(seg tiers.RemoteSegment) (*SegmentMeta, error) {
-	ctx, done, err := c.slot()
+func (c *Cache) onDisk(id PieceID) bool { return c.o.Disk != nil && c.o.Disk.Has(id) }
+
+// fetch queues what is missing of the chunks [i,end), in as few requests as their
+// greatest size and the memory allow. c.mu is held; the caller pumps.
+func (c *Cache) fetch(meta *SegmentMeta, i, end int64, ahead bool) {
+	most := int(max(1, min(maxRun, c.o.Bytes/4/ChunkSize)))
+	var j *job
+	flush := func() {
+		if j != nil {
+			c.queue.push(j)
+		}
+		j = nil
+	}
+	for ; i < min(end, int64(len(meta.ChunkCRC))); i++ {
+		id := PieceID{meta.Segment.ID, i}
+		if f := c.flights[id]; f != nil || c.shelf.get(id) != nil {
+			flush()
+			if f != nil && !ahead {
+				c.queue.promote(f.job)
+			}
+			continue
+		}
+		disk := c.onDisk(id)
+		if j != nil && (len(j.run) == most || j.disk != disk) {
+			flush()
+		}
+		if j == nil {
+			j = &job{seg: meta.Segment, meta: meta, first: i, ahead: ahead, disk: disk}
+		}
+		f := &flight{job: j, done: make(chan struct{})}
+		c.flights[id] = f
+		j.run = append(j.run, f)
+		j.size += j.bytes(len(j.run) - 1)
+	}
+	flush()
+}
+
+// run does a job that has its place and memory.
+func (c *Cache) run(j *job) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.o.FetchTimeout)
+	defer cancel()
+	if j.meta == nil {
+		c.runMeta(ctx, j)
+	} else {
+		c.runChunks(ctx, j)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue.end(j)
+	c.pump()
+}
+
+func (c *Cache) runMeta(ctx context.Context, j *job) {
+	f := j.run[0]
+	f.meta, f.err = c.loadMeta(ctx, j)
+	if f.err != nil {
+		c.fail(j, 0, f.err)
+		return
+	}
+	c.land(j, 0, &piece{meta: f.meta, size: metaSize(f.meta)})
+}
+
+func (c *Cache) loadMeta(ctx context.Context, j *job) (*SegmentMeta, error) {
+	if j.disk {
+		if m, err := checkMeta(c.o.Disk.Get(j.id(0)), j.seg); err == nil {
+			return thinned(m), nil
+		}
+		c.o.Disk.Drop(j.id(0))
+	}
+	b, m, err := c.fetchMeta(ctx, j.seg)
+	if errors.Is(err, ErrChecksum) {
+		c.metrics.damaged.WithLabelValues("meta").Inc()
+		b, m, err = c.fetchMeta(ctx, j.seg)
+	}
 	if err != nil {
 		return nil, err
 	}
-	defer done()
-	m, err := c.fetchMeta(ctx, seg)
-	if errors.Is(err, ErrChecksum) {
-		c.metrics.damaged.WithLabelValues("meta").Inc()
-		m, err = c.fetchMeta(ctx, seg)
+	if c.o.Disk != nil {
+		c.o.Disk.Put(j.id(0), b)
 	}
-	return m, err
+	return thinned(m), nil
 }
 
-func (c *Cache) fetchMeta(ctx context.Context, seg tiers.RemoteSegment) (*SegmentMeta, error) {
+func (c *Cache) fetchMeta(ctx context.Context, seg tiers.RemoteSegment) ([]byte, *SegmentMeta, error) {
 	key, size := MetaKey(seg), seg.MetaSize
 	if size <= 0 {
 		o, err := c.bucket.Stat(ctx, key)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		size = o.Size
 	}
 	if size > MaxMetaSize {
-		return nil, fmt.Errorf("%w: companion of %d bytes, at most %d", ErrChecksum, size, MaxMetaSize)
+		return nil, nil, fmt.Errorf("%w: companion of %d bytes, at most %d", ErrChecksum, size, MaxMetaSize)
 	}
 	b := make([]byte, size)
 	n, err := c.bucket.ReadAt(ctx, key, b, 0)
 	c.metrics.fetched.WithLabelValues("meta").Add(float64(n))
 	if err = shortIsDamaged(err); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	m, err := checkMeta(b, seg)
+	return b, m, err
+}
+
+// checkMeta decodes a companion, which must be that of seg.
+func checkMeta(b []byte, seg tiers.RemoteSegment) (*SegmentMeta, error) {
 	m, err := DecodeMeta(b)
 	if err != nil {
 		return nil, err
@@ -88,141 +179,132 @@ func shortIsDamaged(err error) error {
 	return err
 }
 
-// slot waits for the turn of a fetch and gives it a context.
-func (c *Cache) slot() (context.Context, func(), error) {
-	select {
-	case c.slots <- struct{}{}:
-	case <-c.ctx.Done():
-		return nil, nil, tiers.E(tiers.Closed, "", "", "%w", errCacheClosed)
-	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.o.FetchTimeout)
-	return ctx, func() { cancel(); <-c.slots }, nil
-}
-
-// fetchChunks joins the fetch of chunk i, or starts one of i up to last and
-// beyond, as far as chunks are missing: one request.
-func (c *Cache) fetchChunks(meta *SegmentMeta, i, last int64) (*flight[[]byte], error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return nil, tiers.E(tiers.Closed, "", "", "%w", errCacheClosed)
-	}
-	if f := c.flights[chunkID{meta.Segment.ID, i}]; f != nil {
-		c.metrics.joined.WithLabelValues("chunk").Inc()
-		return f, nil
-	}
-	// The chunk may have landed between the look into the cache and the lock.
-	if b, ok := c.chunks.GetIfPresent(chunkID{meta.Segment.ID, i}); ok {
-		f := newFlight[[]byte]()
-		f.val = b
-		close(f.done)
-		return f, nil
-	}
-	run := c.missing(meta, i, last)
-	c.metrics.misses.WithLabelValues("chunk").Inc()
-	c.wg.Go(func() { c.loadChunks(meta, i, run) })
-	return run[0], nil
-}
-
-// maxRun bounds the chunks of one request, and so what one fetch holds.
-const maxRun = 16
-
-// missing registers flights for the run of chunks from i on that nobody has or
-// fetches. It ends with the chunk last, or ReadAhead chunks later if the reader
-// is a sequential one.
-func (c *Cache) missing(meta *SegmentMeta, i, last int64) []*flight[[]byte] {
-	end := last + 1
-	if c.has(meta, i-1) {
-		end += int64(c.o.ReadAhead)
-	}
-	end = min(end, i+maxRun, int64(len(meta.ChunkCRC)))
-	var run []*flight[[]byte]
-	for j := i; j < end; j++ {
-		id := chunkID{meta.Segment.ID, j}
-		if j > i && (c.flights[id] != nil || c.has(meta, j)) {
-			break
+// runChunks lands each chunk as soon as it is there.
+func (c *Cache) runChunks(ctx context.Context, j *job) {
+	k := 0
+	for j.disk && k < len(j.run) {
+		b := c.o.Disk.Get(j.id(k))
+		if int64(len(b)) != j.bytes(k) || CRC32C(b) != j.meta.ChunkCRC[j.first+int64(k)] {
+			c.o.Disk.Drop(j.id(k))
+			break // the rest may have gone the same way, and one request has it all
 		}
-		f := newFlight[[]byte]()
-		c.flights[id] = f
-		run = append(run, f)
+		c.landChunk(j, k, b)
+		k++
 	}
-	return run
-}
-
-// loadChunks fetches the run that begins at chunk i and lands each flight as
-// soon as its chunk is there.
-func (c *Cache) loadChunks(meta *SegmentMeta, i int64, run []*flight[[]byte]) {
-	ctx, done, err := c.slot()
-	if err != nil {
-		c.failRest(meta, i, run, err)
-		return
-	}
-	defer done()
-	from := i * ChunkSize
-	want := min(meta.Segment.Size, (i+int64(len(run)))*ChunkSize) - from
-	body, _, err := c.bucket.Get(ctx, SegmentKey(meta.Segment), Range{Off: from, Len: want})
-	if err != nil {
-		c.failRest(meta, i, run, shortIsDamaged(err))
-		return
-	}
-	defer func() { _ = body.Close() }() // it was only read
-	for k, f := range run {
-		f.val, f.err = c.readChunk(ctx, meta, i+int64(k), body)
-		if f.err != nil && !errors.Is(f.err, ErrChecksum) {
-			c.failRest(meta, i+int64(k), run[k:], f.err)
+	// A body that breaks off for good is asked for once more.
+	for tries := 0; k < len(j.run); tries++ {
+		var err error
+		if k, err = c.runBody(ctx, j, k); err != nil && (tries > 0 || ctx.Err() != nil || !brokeOff(err)) {
+			c.fail(j, k, err)
 			return
 		}
-		c.land(meta, i+int64(k), f) // one that is damaged says nothing of the next
+	}
+}
+
+// errBrokeOff marks the end of a body that came too early.
+var errBrokeOff = errors.New("the body broke off")
+
+func brokeOff(err error) bool { return errors.Is(err, errBrokeOff) }
+
+// runBody is one request for the chunks from the k-th on. It returns the first
+// that did not come.
+func (c *Cache) runBody(ctx context.Context, j *job, k int) (int, error) {
+	from := (j.first + int64(k)) * ChunkSize
+	want := min(j.meta.Segment.Size, (j.first+int64(len(j.run)))*ChunkSize) - from
+	body, _, err := c.bucket.Get(ctx, SegmentKey(j.seg), Range{Off: from, Len: want})
+	if err != nil {
+		return k, shortIsDamaged(err)
+	}
+	defer func() { _ = body.Close() }() // it was only read
+	for ; k < len(j.run); k++ {
+		b := make([]byte, j.bytes(k))
+		n, err := io.ReadFull(body, b)
+		c.metrics.fetched.WithLabelValues("chunk").Add(float64(n))
+		if err != nil {
+			return k, fmt.Errorf("%w: %w", errBrokeOff, shortIsDamaged(err))
+		}
+		if CRC32C(b) != j.meta.ChunkCRC[j.first+int64(k)] {
+			c.metrics.damaged.WithLabelValues("chunk").Inc()
+			if err = c.again(ctx, j, k, b); err != nil && ctx.Err() == nil && errors.Is(err, ErrChecksum) {
+				c.failOne(j, k, err) // one that is damaged says nothing of the next
+				continue
+			} else if err != nil {
+				return k, err
+			}
+		}
+		c.keepChunk(j, k, b)
 	}
 	_, _ = io.Copy(io.Discard, body) // at the end of its body a connection can be used again
+	return k, nil
 }
 
-func (c *Cache) failRest(meta *SegmentMeta, i int64, run []*flight[[]byte], err error) {
-	for k, f := range run {
-		f.err = err
-		c.land(meta, i+int64(k), f)
+// again asks for a chunk that came damaged once more, by itself.
+func (c *Cache) again(ctx context.Context, j *job, k int, b []byte) error {
+	i := j.first + int64(k)
+	n, err := c.bucket.ReadAt(ctx, SegmentKey(j.seg), b, i*ChunkSize)
+	c.metrics.fetched.WithLabelValues("chunk").Add(float64(n))
+	if err = shortIsDamaged(err); err != nil {
+		return err
 	}
+	if got := CRC32C(b); got != j.meta.ChunkCRC[i] {
+		c.metrics.damaged.WithLabelValues("chunk").Inc()
+		c.distrust(PieceID{j.seg.ID, MetaPiece}) // in case it is the companion that is wrong
+		return fmt.Errorf("%w: chunk %d has CRC-32C %08x, the companion says %08x", ErrChecksum, i, got, j.meta.ChunkCRC[i])
+	}
+	return nil
 }
 
-// land ends a flight: the chunk is cached if it is good, the readers go on.
-func (c *Cache) land(meta *SegmentMeta, i int64, f *flight[[]byte]) {
-	id := chunkID{meta.Segment.ID, i}
-	if f.err == nil {
-		c.chunks.Set(id, f.val)
-	} else {
-		f.val = nil
-	}
+func (c *Cache) distrust(id PieceID) {
 	c.mu.Lock()
-	delete(c.flights, id)
-	c.mu.Unlock()
-	close(f.done)
+	defer c.mu.Unlock()
+	c.shelf.forget(id)
 }
 
-// readChunk takes the next chunk from body, and from a request of its own if
-// that one is damaged or cut. A body that was cut yields nothing more, so each
-// later chunk is asked for by itself.
-func (c *Cache) readChunk(ctx context.Context, meta *SegmentMeta, i int64, body io.Reader) ([]byte, error) {
-	b := make([]byte, min(ChunkSize, meta.Segment.Size-i*ChunkSize))
-	n, err := io.ReadFull(body, b)
-	c.metrics.fetched.WithLabelValues("chunk").Add(float64(n))
-	if err == nil && CRC32C(b) == meta.ChunkCRC[i] {
-		return b, nil
+// keepChunk lands a chunk that came from the bucket.
+func (c *Cache) keepChunk(j *job, k int, b []byte) {
+	if c.o.Disk != nil {
+		c.o.Disk.Put(j.id(k), b)
 	}
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
+	c.landChunk(j, k, b)
+}
+
+func (c *Cache) landChunk(j *job, k int, b []byte) {
+	j.run[k].chunk = b
+	c.land(j, k, &piece{chunk: b, size: int64(len(b))})
+}
+
+// land ends a flight that went well: its piece is on the shelf, its readers go on.
+func (c *Cache) land(j *job, k int, p *piece) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.id, p.unread = j.id(k), j.ahead
+	c.shelf.release(j.bytes(k))
+	now := time.Now()
+	if p.meta == nil {
+		c.shelf.put(p, now)
+	} else if c.shelf.reserve(p.size, now) { // it may be larger than was known
+		c.shelf.release(p.size)
+		c.shelf.put(p, now)
 	}
-	if err == nil {
-		c.metrics.damaged.WithLabelValues("chunk").Inc()
+	delete(c.flights, p.id)
+	close(j.run[k].done)
+}
+
+// fail ends the flights from the k-th on, none of which has landed.
+func (c *Cache) fail(j *job, k int, err error) {
+	for ; k < len(j.run); k++ {
+		c.failOne(j, k, err)
 	}
-	n, again := c.bucket.ReadAt(ctx, SegmentKey(meta.Segment), b, i*ChunkSize)
-	c.metrics.fetched.WithLabelValues("chunk").Add(float64(n))
-	if again = shortIsDamaged(again); again != nil {
-		return nil, again
+}
+
+func (c *Cache) failOne(j *job, k int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if j.begun {
+		c.shelf.release(j.bytes(k))
 	}
-	if got := CRC32C(b); got != meta.ChunkCRC[i] {
-		c.metrics.damaged.WithLabelValues("chunk").Inc()
-		c.metas.Invalidate(meta.Segment.ID) // in case it is the companion that is wrong in memory
-		return nil, fmt.Errorf("%w: chunk %d has CRC-32C %08x, the companion says %08x", ErrChecksum, i, got, meta.ChunkCRC[i])
-	}
-	return b, nil
+	f := j.run[k]
+	f.err = err
+	delete(c.flights, j.id(k))
+	close(f.done)
 }

@@ -1,0 +1,255 @@
+package remote
+
+import (
+	"container/list"
+	"time"
+
+	"github.com/strandline-io/strandline/tiers"
+)
+
+// What is read ahead of a sequential reader.
+//
+// A stream is what is known of one reader of one segment: nobody tells the cache
+// who reads, so it is told by where the last read ended. A new one gets what it asks
+// for and nothing else, so that look-ups cost one chunk. From its second read on it
+// has a window of bytes beyond what it read, which begins small, doubles each time
+// that half of it was used up, and is asked for in halves: large requests, a few of
+// them side by side.
+//
+// All windows together take at most three quarters of the memory: with more
+// readers each is smaller, down to none.
+
+const (
+	// firstWindow is the window of a reader that has just shown to be sequential.
+	firstWindow = 2 * ChunkSize
+	// maxStreams bounds what is remembered of readers.
+	maxStreams = 4096
+	// lively is how long after its last read a stream counts as a reader.
+	lively = 5 * time.Second
+)
+
+// stream belongs to the Cache's mu.
+type stream struct {
+	meta     *SegmentMeta
+	from, to int64 // bytes of the last read
+	window   int64 // bytes; 0: not sequential so far
+	frontier int64 // the first chunk that was not asked for
+	next     *stream
+	crossing bool // the segment that follows is being looked for, or is next
+
+	last  time.Time
+	place *list.Element
+}
+
+// chunks is how many the segment has.
+func (s *stream) chunks() int64 { return int64(len(s.meta.ChunkCRC)) }
+
+// ahead is how many bytes beyond the last read were asked for, in this segment.
+func (s *stream) ahead() int64 {
+	return max(0, min(s.frontier*ChunkSize, s.meta.Segment.Size)-s.to)
+}
+
+// streams is a table of them.
+type streams struct {
+	of     map[tiers.SegmentID][]*stream
+	recent *list.List // of *stream, the last used at the back
+}
+
+func newStreams() streams {
+	return streams{of: map[tiers.SegmentID][]*stream{}, recent: list.New()}
+}
+
+// find is the stream that a read from off on belongs to: one whose last read began
+// at or before it and did not end before it. A read begins before the end of the
+// last one if that ended within a batch.
+func (t *streams) find(id tiers.SegmentID, off int64) *stream {
+	for _, s := range t.of[id] {
+		if s.from <= off && off <= s.to {
+			return s
+		}
+	}
+	return nil
+}
+
+func (t *streams) add(s *stream) {
+	id := s.meta.Segment.ID
+	t.of[id] = append(t.of[id], s)
+	s.place = t.recent.PushBack(s)
+	for t.recent.Len() > maxStreams {
+		old, _ := t.recent.Front().Value.(*stream)
+		t.remove(old)
+	}
+}
+
+func (t *streams) remove(s *stream) {
+	t.recent.Remove(s.place)
+	id := s.meta.Segment.ID
+	kept := t.of[id][:0]
+	for _, o := range t.of[id] {
+		if o != s {
+			kept = append(kept, o)
+		}
+	}
+	if len(kept) == 0 {
+		delete(t.of, id)
+	} else {
+		clear(t.of[id][len(kept):])
+		t.of[id] = kept
+	}
+}
+
+// active is how many streams were read from lately. Those that only wait for their
+// reader to come from the segment before do not count.
+func (t *streams) active(now time.Time) (n int64) {
+	for e := t.recent.Back(); e != nil; e = e.Prev() {
+		s, _ := e.Value.(*stream)
+		if now.Sub(s.last) > lively {
+			break
+		}
+		if s.to > 0 {
+			n++
+		}
+	}
+	return max(1, n)
+}
+
+// sequential notes a read of n bytes from off on and asks for what the reader will
+// want after it.
+func (c *Cache) sequential(meta *SegmentMeta, off, n int64, follow Following) {
+	if c.o.ReadAhead == 0 {
+		return
+	}
+	c.mu.Lock()
+	x := c.advance(meta, off, n)
+	c.pump()
+	c.mu.Unlock()
+	if x != nil {
+		c.cross(*x, follow)
+	}
+}
+
+// advance moves the reader's stream, or makes one. c.mu is held.
+func (c *Cache) advance(meta *SegmentMeta, off, n int64) *crossing {
+	if c.closed {
+		return nil
+	}
+	now := time.Now()
+	s := c.streams.find(meta.Segment.ID, off)
+	first := s == nil
+	if first {
+		s = &stream{meta: meta}
+		c.streams.add(s)
+	}
+	moved := !first && (off > s.from || s.to == 0)
+	s.meta, s.from, s.to, s.last = meta, off, max(s.to, off+n), now
+	c.streams.recent.MoveToBack(s.place)
+	s.frontier = max(s.frontier, (s.to-1)/ChunkSize+1)
+	if !moved {
+		return nil
+	}
+	c.fetch(meta, off/ChunkSize, min((off+n-1)/ChunkSize+1, off/ChunkSize+maxDemand), false)
+	if s.window == 0 {
+		s.window = max(firstWindow, n)
+	}
+	return c.extend(s, c.windowOf(s, now))
+}
+
+// windowOf is what a stream may have now.
+func (c *Cache) windowOf(s *stream, now time.Time) int64 {
+	share := c.o.Bytes * 3 / 4 / c.streams.active(now)
+	if share < firstWindow {
+		return 0
+	}
+	return min(s.window, c.o.ReadAhead, share)
+}
+
+// crossing is that a stream has come to the end of its segment and wants more of the
+// next one.
+type crossing struct {
+	from   *stream
+	window int64
+}
+
+// extend asks for more once half of the window is used up. c.mu is held.
+func (c *Cache) extend(s *stream, window int64) *crossing {
+	c.shelf.expire(time.Now())
+	ahead, tail := s.ahead(), s
+	for tail.next != nil {
+		tail = tail.next
+		ahead += tail.ahead()
+	}
+	if window == 0 || ahead > window/2 || c.shelf.unread+window > c.o.Bytes*3/4 || len(c.queue.ahead.jobs[s.meta.Segment.Partition]) > 0 {
+		return nil
+	}
+	s.window = min(s.window*2, c.o.ReadAhead)
+	return c.extendTail(tail, window-ahead, window)
+}
+
+// extendTail asks for left bytes from the frontier of s on.
+func (c *Cache) extendTail(s *stream, left, window int64) *crossing {
+	half := max(1, min(maxRun, window/2/ChunkSize))
+	for n := (left + ChunkSize - 1) / ChunkSize; n > 0 && s.frontier < s.chunks(); n -= half {
+		end := min(s.frontier+min(half, n), s.chunks())
+		c.metrics.ahead.Inc()
+		c.fetch(s.meta, s.frontier, end, true)
+		left -= (end - s.frontier) * ChunkSize
+		s.frontier = end
+	}
+	if left <= 0 || s.frontier < s.chunks() || s.crossing {
+		return nil
+	}
+	s.crossing = true
+	return &crossing{s, left}
+}
+
+// cross goes on in the segment that follows, once its companion is there.
+func (c *Cache) cross(x crossing, follow Following) {
+	seg, ok := follow(x.from.meta.Segment)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.wg.Go(func() {
+		meta, f, err := c.findMeta(seg, true)
+		if err == nil && f != nil {
+			<-f.done // every flight ends
+			meta, err = f.meta, f.err
+		}
+		if err != nil {
+			c.uncross(x.from)
+			return
+		}
+		if on := c.enter(x, meta); on != nil {
+			c.cross(*on, follow)
+		}
+	})
+}
+
+// uncross lets a later read try again.
+func (c *Cache) uncross(s *stream) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.crossing = false
+}
+
+// enter makes the stream of the next segment, for the reader that will come.
+func (c *Cache) enter(x crossing, meta *SegmentMeta) *crossing {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	s := c.streams.find(meta.Segment.ID, 0)
+	if s == nil {
+		s = &stream{meta: meta, window: x.from.window, last: time.Now()}
+		c.streams.add(s)
+	}
+	x.from.next = s
+	on := c.extendTail(s, x.window, max(x.window, x.from.window))
+	c.pump()
+	return on
+}
