@@ -1,6 +1,10 @@
 package broker
 
-import "time"
+import (
+	"time"
+
+	"github.com/strandline-io/strandline/tiers/local"
+)
 
 // Health says how the node is doing.
 type Health struct {
@@ -12,12 +16,16 @@ type Health struct {
 	Opening    int       // partitions that were not tried yet
 	Partitions int       // all of them
 	Offline    []string  // partitions that could not be opened or have failed, with the reason
+	Disk       local.Room
+	Full       error // why the disk takes no records now: the partitions are read-only
 }
 
 // Health looks at every partition.
 func (b *Broker) Health() Health {
 	h := Health{Offline: []string{}, SnapshotAt: *b.snapshotAt.Load()}
 	h.ClaimAt, h.Unclaimed = b.claim.report()
+	h.Disk = b.o.Disk.Room()
+	h.Full = h.Disk.Full
 	if e := b.fenced.Load(); e != nil {
 		h.Fenced = e
 	}
