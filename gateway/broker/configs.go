@@ -56,7 +56,7 @@ func (b *Broker) AlterConfigs(ctx context.Context, topic string, ops []ConfigOp,
 	if errors.Is(err, errDone) {
 		return nil
 	}
-	return err
+	return b.explainSwitchOff(ctx, topic, err)
 }
 
 // alter returns the settings that a topic has after the operations.
@@ -118,18 +118,21 @@ func (s *topicSettings) alterOne(place string, t *TopicSetting, o ConfigOp, next
 	return nil
 }
 
-// checkRemoteStays refuses to switch remote storage off: older records are in the
-// bucket only, and forgetting them must be a choice of its own (report 108).
+// errSwitchOff is the refusal to switch remote storage off without a word on what
+// is in the bucket only.
+var errSwitchOff = errors.New("remote.storage.enable cannot be switched off like this")
+
+// checkRemoteStays refuses to switch remote storage off unless the topic says that
+// what is in the bucket is to be deleted: older records are there only, and
+// forgetting them must be a choice of its own (report 108, KIP-950).
 func (s *topicSettings) checkRemoteStays(t control.Topic, next map[string]string) error {
-	enable := s.byName["remote.storage.enable"]
-	before, _ := s.value(enable, t.Configs)
-	after, _ := s.value(enable, next)
-	if before == "true" && after != "true" {
-		return tiers.E(tiers.InvalidConfig, "alter configs", t.Name,
-			"remote.storage.enable cannot be switched off: records that are only in the bucket would be lost; "+
-				"create another topic with remote.storage.enable=false and copy what is needed")
+	if !s.remote(t.Configs) || s.remote(next) {
+		return nil
 	}
-	return nil
+	if v, _ := s.value(s.byName["remote.log.delete.on.disable"], next); v == "true" && next[enableRemote] == "false" {
+		return nil
+	}
+	return tiers.E(tiers.InvalidConfig, "alter configs", t.Name, "%w", errSwitchOff)
 }
 
 // ConfigEntry is a setting as DescribeConfigs shows it.

@@ -51,7 +51,7 @@ const (
 // TopicSettings lists all settings of topics, by name. bucket says whether the
 // node has one.
 func TopicSettings(bucket bool) []TopicSetting {
-	all := slices.Concat(segmentSettings(), messageSettings(), tierSettings(bucket), ownSettings(), storedSettings())
+	all := slices.Concat(segmentSettings(), messageSettings(), tierSettings(bucket), retentionSettings(), ownSettings(), storedSettings())
 	slices.SortFunc(all, func(a, b TopicSetting) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
@@ -96,8 +96,8 @@ func tierSettings(bucket bool) []TopicSetting {
 		enabled = "true"
 	}
 	enable := boolean("remote.storage.enable", "", enabled,
-		"Whether closed segments are copied to the bucket. True by default on a node that has one. "+
-			"It cannot be switched off again for a topic: the records that are only in the bucket would be lost.",
+		"Whether closed segments are copied to the bucket. True by default on a node that has one. It is switched off for a topic together "+
+			"with remote.log.delete.on.disable=true alone, which deletes what is only in the bucket; remote.log.copy.disable=true keeps it.",
 		func(c *partition.Config, on bool) { c.Remote = on })
 	parse := enable.check
 	enable.check = func(v string) (string, error) {
@@ -107,7 +107,16 @@ func tierSettings(bucket bool) []TopicSetting {
 		}
 		return v, err
 	}
-	return []TopicSetting{enable}
+	return []TopicSetting{
+		enable,
+		boolean("remote.log.copy.disable", "", "false",
+			"Whether copying to the bucket is paused (KIP-950). What is there stays readable until retention.* ends; "+
+				"local disk keeps everything else that retention.* keeps, and local.retention.* does not count.",
+			func(c *partition.Config, on bool) { c.Retention.CopyPaused = on }),
+		boolean("remote.log.delete.on.disable", "", "false",
+			"Whether setting remote.storage.enable=false deletes what is in the bucket (KIP-950): the log starts where local disk does then.",
+			func(c *partition.Config, on bool) { c.Retention.ForgetRemote = on }),
+	}
 }
 
 func ownSettings() []TopicSetting {
@@ -147,10 +156,11 @@ type topicSettings struct {
 	list   []TopicSetting
 	byName map[string]*TopicSetting
 	static map[string]string // the node's own defaults
+	bucket bool              // the node has one
 }
 
 func newTopicSettings(bucket bool, defaults map[string]string) (*topicSettings, error) {
-	s := &topicSettings{list: TopicSettings(bucket), byName: map[string]*TopicSetting{}}
+	s := &topicSettings{list: TopicSettings(bucket), byName: map[string]*TopicSetting{}, bucket: bucket}
 	for i := range s.list {
 		s.byName[s.list[i].Name] = &s.list[i]
 	}
@@ -215,6 +225,7 @@ func (s *topicSettings) value(t *TopicSetting, set map[string]string) (value str
 // config is what the settings mean to a partition.
 func (s *topicSettings) config(set map[string]string) partition.Config {
 	var c partition.Config
+	c.Retention.On = true
 	for i := range s.list {
 		t := &s.list[i]
 		if t.apply != nil {
@@ -222,5 +233,6 @@ func (s *topicSettings) config(set map[string]string) partition.Config {
 			t.apply(&c, v)
 		}
 	}
+	s.settleRetention(&c, set)
 	return c
 }

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/strandline-io/strandline/gateway/control"
 	"github.com/strandline-io/strandline/tiers"
 	"github.com/strandline-io/strandline/tiers/partition"
+	"github.com/strandline-io/strandline/tiers/plan"
 )
 
 func settingsOf(t *testing.T, bucket bool, defaults map[string]string) *topicSettings {
@@ -98,6 +100,8 @@ func TestSettingsReachThePartition(t *testing.T) {
 	want.MaxMessageBytes, want.LogAppendTime = 1000, true
 	want.TimestampBefore, want.TimestampAfter = time.Millisecond, 0
 	want.Ack, want.FlushEvery, want.Remote = partition.AckInterval, 20*time.Millisecond, false
+	seven := plan.Limits{Bytes: -1, Age: 7 * 24 * time.Hour}
+	want.Retention = partition.Retention{On: true, Total: seven, Local: seven, Delay: time.Minute}
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -110,6 +114,61 @@ func TestSettingsReachThePartition(t *testing.T) {
 	}
 	if got := settingsOf(t, true, nil).config(map[string]string{"segment.ms": "9223372036854775807"}).Local.SegmentAge; got != math.MaxInt64 {
 		t.Errorf("segment.ms for ever became %s", got)
+	}
+}
+
+// TestRetentionReachesThePartition: -2 is the total limit, -1 none, and what local
+// disk holds is never said to be more than the whole (KIP-405, KIP-950).
+func TestRetentionReachesThePartition(t *testing.T) {
+	const none = plan.Forever
+	sec := time.Second
+	for name, c := range map[string]struct {
+		bucket   bool
+		defaults map[string]string
+		set      map[string]string
+		want     partition.Retention
+	}{
+		"kept for ever": {true, nil, map[string]string{"retention.ms": "-1"}, partition.Retention{
+			Total: plan.Limits{Bytes: none, Age: none}, Local: plan.Limits{Bytes: none, Age: none}, Delay: time.Minute,
+		}},
+		"all of them": {true, nil, map[string]string{
+			"retention.ms": "9000", "retention.bytes": "900", "local.retention.ms": "1000", "local.retention.bytes": "100", "file.delete.delay.ms": "0",
+		}, partition.Retention{Total: plan.Limits{Bytes: 900, Age: 9 * sec}, Local: plan.Limits{Bytes: 100, Age: sec}}},
+		"nothing at all": {true, nil, map[string]string{"retention.ms": "0", "retention.bytes": "0"}, partition.Retention{
+			Total: plan.Limits{}, Local: plan.Limits{}, Delay: time.Minute,
+		}},
+		"local for less than for ever": {true, nil, map[string]string{"retention.ms": "-1", "local.retention.ms": "0", "local.retention.bytes": "0"}, partition.Retention{
+			Total: plan.Limits{Bytes: none, Age: none}, Local: plan.Limits{}, Delay: time.Minute,
+		}},
+		"wider where nothing is copied": {true, nil, map[string]string{
+			"remote.storage.enable": "false", "retention.ms": "9000", "retention.bytes": "900", "local.retention.ms": "-1", "local.retention.bytes": "901",
+		}, partition.Retention{Total: plan.Limits{Bytes: 900, Age: 9 * sec}, Local: plan.Limits{Bytes: 900, Age: 9 * sec}, Delay: time.Minute}},
+		"defaults of the node": {true, map[string]string{"retention.ms": "5000", "local.retention.ms": "2000"}, map[string]string{"retention.bytes": "7"}, partition.Retention{
+			Total: plan.Limits{Bytes: 7, Age: 5 * sec}, Local: plan.Limits{Bytes: 7, Age: 2 * sec}, Delay: time.Minute,
+		}},
+		"copies paused": {true, nil, map[string]string{"retention.ms": "-1", "remote.log.copy.disable": "true", "local.retention.ms": "10"}, partition.Retention{
+			Total: plan.Limits{Bytes: none, Age: none}, Local: plan.Limits{Bytes: none, Age: 10 * time.Millisecond}, Delay: time.Minute, CopyPaused: true,
+		}},
+		"switched off": {true, nil, map[string]string{"retention.ms": "-1", "remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}, partition.Retention{
+			Total: plan.Limits{Bytes: none, Age: none}, Local: plan.Limits{Bytes: none, Age: none}, Delay: time.Minute, ForgetRemote: true,
+		}},
+		"still on": {true, nil, map[string]string{"retention.ms": "-1", "remote.log.delete.on.disable": "true"}, partition.Retention{
+			Total: plan.Limits{Bytes: none, Age: none}, Local: plan.Limits{Bytes: none, Age: none}, Delay: time.Minute,
+		}},
+		"off by a default of the node alone": {true, map[string]string{"remote.storage.enable": "false"}, map[string]string{"retention.ms": "-1", "remote.log.delete.on.disable": "true"}, partition.Retention{
+			Total: plan.Limits{Bytes: none, Age: none}, Local: plan.Limits{Bytes: none, Age: none}, Delay: time.Minute,
+		}},
+		"the node lost its bucket": {false, nil, map[string]string{"retention.ms": "-1", "remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}, partition.Retention{
+			Total: plan.Limits{Bytes: none, Age: none}, Local: plan.Limits{Bytes: none, Age: none}, Delay: time.Minute,
+		}},
+		"longest": {true, nil, map[string]string{"retention.ms": "9223372036854775807", "file.delete.delay.ms": "9223372036854775807"}, partition.Retention{
+			Total: plan.Limits{Bytes: none, Age: math.MaxInt64}, Local: plan.Limits{Bytes: none, Age: math.MaxInt64}, Delay: math.MaxInt64,
+		}},
+	} {
+		c.want.On = true
+		if got := settingsOf(t, c.bucket, c.defaults).config(c.set).Retention; got != c.want {
+			t.Errorf("%s:\n got %+v\nwant %+v", name, got, c.want)
+		}
 	}
 }
 
@@ -223,22 +282,41 @@ func equal(a, b map[string]string) bool {
 	return true
 }
 
-// TestReport108RemoteStorageIsNotSwitchedOff: the choice between keeping and
-// deleting what is in the bucket is not offered, so switching off is refused.
-func TestReport108RemoteStorageIsNotSwitchedOff(t *testing.T) {
+// TestReport108SwitchingOffIsAChoice between keeping and deleting what is in the
+// bucket: whoever says neither is refused.
+func TestReport108SwitchingOffIsAChoice(t *testing.T) {
 	s := settingsOf(t, true, nil)
-	off := []ConfigOp{{"remote.storage.enable", OpSet, new("false")}}
-	for name, before := range map[string]map[string]string{"by default": {}, "set": {"remote.storage.enable": "true"}} {
-		_, err := s.alter(control.Topic{Name: "t", Configs: before}, off, false)
-		if tiers.KindOf(err) != tiers.InvalidConfig || !strings.Contains(err.Error(), "cannot be switched off") {
+	const enable, forget, pause = "remote.storage.enable", "remote.log.delete.on.disable", "remote.log.copy.disable"
+	off := ConfigOp{enable, OpSet, new("false")}
+	for name, c := range map[string]struct {
+		before map[string]string
+		ops    []ConfigOp
+		ok     bool
+	}{
+		"on by default":              {map[string]string{}, []ConfigOp{off}, false},
+		"on":                         {map[string]string{enable: "true"}, []ConfigOp{off}, false},
+		"paused, then off":           {map[string]string{pause: "true"}, []ConfigOp{off}, false},
+		"pausing":                    {map[string]string{}, []ConfigOp{{pause, OpSet, new("true")}}, true},
+		"pausing with local limits":  {map[string]string{"local.retention.ms": "1"}, []ConfigOp{{pause, OpSet, new("true")}}, true},
+		"deleting":                   {map[string]string{}, []ConfigOp{off, {forget, OpSet, new("true")}}, true},
+		"deleting, said before":      {map[string]string{forget: "true"}, []ConfigOp{off}, true},
+		"deleting, taken back":       {map[string]string{forget: "true"}, []ConfigOp{off, {forget, OpDelete, nil}}, false},
+		"off already":                {map[string]string{enable: "false"}, []ConfigOp{{forget, OpSet, new("false")}}, true},
+		"off, and whatever was said": {map[string]string{enable: "false", forget: "true"}, []ConfigOp{{forget, OpDelete, nil}}, true},
+	} {
+		_, err := s.alter(control.Topic{Name: "t", Configs: c.before}, c.ops, false)
+		if (err == nil) != c.ok || err != nil && (tiers.KindOf(err) != tiers.InvalidConfig || !errors.Is(err, errSwitchOff)) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	// On a node whose default is off, dropping the setting switches it off too.
-	s = settingsOf(t, true, map[string]string{"remote.storage.enable": "false"})
-	_, err := s.alter(control.Topic{Name: "t", Configs: map[string]string{"remote.storage.enable": "true"}}, nil, true)
-	if tiers.KindOf(err) != tiers.InvalidConfig {
-		t.Errorf("dropping the setting: got %v", err)
+	// On a node whose default is off, dropping the setting switches it off too. That
+	// deletes nothing, whatever else the topic says: it must say so itself.
+	s = settingsOf(t, true, map[string]string{enable: "false"})
+	for _, before := range []map[string]string{{enable: "true"}, {enable: "true", forget: "true"}} {
+		_, err := s.alter(control.Topic{Name: "t", Configs: before}, []ConfigOp{{enable, OpDelete, nil}}, false)
+		if !errors.Is(err, errSwitchOff) {
+			t.Errorf("dropping the setting: got %v", err)
+		}
 	}
 }
 

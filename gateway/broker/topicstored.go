@@ -20,16 +20,7 @@ func storedSettings() []TopicSetting {
 			"Compression of stored batches. Only producer is offered: the bytes stay as they came."),
 		fixed("min.insync.replicas", "min.insync.replicas", TypeInt, "1", "a single node holds one copy: a write would never be acknowledged",
 			"Copies that acks=all waits for. A single node holds one."),
-		fixed("remote.log.delete.on.disable", "", TypeBoolean, "false", "remote storage cannot be switched off for a topic that uses it",
-			"Whether switching remote storage off deletes what is in the bucket."),
-		fixed("remote.log.copy.disable", "", TypeBoolean, "false", "pausing the copies is not offered by this version",
-			"Whether copying to the bucket is paused."),
-		integer("retention.ms", "log.retention.ms", TypeLong, week, -1, math.MaxInt64, "How long records are kept; -1 is for ever.", nil),
-		integer("retention.bytes", "log.retention.bytes", TypeLong, "-1", -1, math.MaxInt64, "How many bytes a partition keeps; -1 is no limit.", nil),
-		integer("local.retention.ms", "log.local.retention.ms", TypeLong, "-2", -2, math.MaxInt64, "How long records stay on local disk; -2 is retention.ms.", nil),
-		integer("local.retention.bytes", "log.local.retention.bytes", TypeLong, "-2", -2, math.MaxInt64, "How many bytes of a partition stay on local disk; -2 is retention.bytes.", nil),
 		integer("segment.jitter.ms", "log.roll.jitter.ms", TypeLong, "0", 0, math.MaxInt64, "Random part of segment.ms.", nil),
-		integer("file.delete.delay.ms", "log.segment.delete.delay.ms", TypeLong, "60000", 0, math.MaxInt64, "Delay before a file is removed. Files go here once no reader holds them.", nil),
 		integer("flush.messages", "log.flush.interval.messages", TypeLong, forever, 1, math.MaxInt64, "Records between two syncs. strandline.ack decides here.", nil),
 		integer("flush.ms", "log.flush.interval.ms", TypeLong, forever, 0, math.MaxInt64, "Milliseconds between two syncs. strandline.ack decides here.", nil),
 		integer("delete.retention.ms", "log.cleaner.delete.retention.ms", TypeLong, "86400000", 0, math.MaxInt64, "How long compaction keeps tombstones.", nil),
@@ -153,24 +144,4 @@ func words(value string) []string {
 		}
 	}
 	return out
-}
-
-// checkTogether checks settings that must agree with each other, whatever their
-// source.
-func (s *topicSettings) checkTogether(set map[string]string) error {
-	number := func(name string) int64 {
-		v, _ := s.value(s.byName[name], set)
-		n, _ := strconv.ParseInt(v, 10, 64) // was checked
-		return n
-	}
-	for _, unit := range []string{"ms", "bytes"} {
-		total, local := number("retention."+unit), number("local.retention."+unit)
-		if total != -1 && local != -2 && (local == -1 || local > total) {
-			return refusal(fmt.Sprintf("local.retention.%s=%d is more than retention.%s=%d", unit, local, unit, total))
-		}
-	}
-	if low, high := number("min.compaction.lag.ms"), number("max.compaction.lag.ms"); low > high {
-		return refusal(fmt.Sprintf("min.compaction.lag.ms=%d is more than max.compaction.lag.ms=%d", low, high))
-	}
-	return nil
 }
