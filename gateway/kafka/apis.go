@@ -48,6 +48,7 @@ func apis() []api {
 		{keyAPIVersions, 0, 4, (*Server).apiVersions},
 		{19, 0, 7, (*Server).createTopics},
 		{20, 0, 6, (*Server).deleteTopics},
+		{21, 0, 2, (*Server).deleteRecords},
 		{22, 0, 4, (*Server).initProducerID},
 		{23, 2, 4, (*Server).offsetForLeaderEpoch},
 		{32, 0, 4, (*Server).describeConfigs},

@@ -32,6 +32,7 @@ type fakeLog struct {
 	reads    int
 	onAppend func()
 	onWait   func() // before a subscription
+	onDelete func(context.Context)
 }
 
 func newFakeLog() *fakeLog {
@@ -207,6 +208,28 @@ func (l *fakeLog) ListOffset(_ context.Context, ts int64, iso partition.Isolatio
 		}
 	}
 	return at, nil
+}
+
+func (l *fakeLog) DeleteRecords(ctx context.Context, upTo tiers.Offset) (tiers.Offset, error) {
+	if l.onDelete != nil {
+		l.onDelete(ctx)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return tiers.NoOffset, tiers.E(tiers.TimedOut, "delete records", "fake", "%w", err)
+	}
+	if l.err != nil {
+		return tiers.NoOffset, l.err
+	}
+	if upTo == tiers.NoOffset {
+		upTo = l.view.HighWatermark
+	}
+	if upTo > l.view.HighWatermark {
+		return tiers.NoOffset, tiers.E(tiers.OffsetOutOfRange, "delete records", "fake", "")
+	}
+	l.publish(func(v *partition.View) { v.LogStart = max(v.LogStart, upTo) })
+	return l.view.LogStart, nil
 }
 
 func (l *fakeLog) EpochEnd(current, q tiers.LeaderEpoch) (partition.EpochEnd, error) {

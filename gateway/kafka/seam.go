@@ -36,6 +36,7 @@ type partitionLog interface {
 	Append(ctx context.Context, r partition.AppendRequest) (partition.AppendResult, error)
 	Read(ctx context.Context, r partition.ReadRequest) (partition.ReadResult, error)
 	ListOffset(ctx context.Context, ts int64, iso partition.Isolation, current tiers.LeaderEpoch) (partition.OffsetAt, error)
+	DeleteRecords(ctx context.Context, upTo tiers.Offset) (tiers.Offset, error)
 	EpochEnd(current, q tiers.LeaderEpoch) (partition.EpochEnd, error)
 }
 

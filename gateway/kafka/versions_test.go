@@ -144,6 +144,20 @@ func samples(tb testing.TB, key, v int16, known tiers.TopicID) []kmsg.Request {
 		rt.TopicID = tiers.TopicID{78}
 		r.Topics = append(r.Topics, rt)
 		add(r)
+	case 21:
+		r := kmsg.NewPtrDeleteRecordsRequest()
+		for _, name := range []string{"known", "unknown"} {
+			rt := kmsg.NewDeleteRecordsRequestTopic()
+			rt.Topic = name
+			for i, offset := range []int64{1, -1, 99} {
+				rp := kmsg.NewDeleteRecordsRequestTopicPartition()
+				rp.Partition, rp.Offset = int32(i), offset
+				rt.Partitions = append(rt.Partitions, rp)
+			}
+			r.Topics = append(r.Topics, rt)
+		}
+		add(r)
+		add(kmsg.NewPtrDeleteRecordsRequest())
 	case 22:
 		for _, id := range []*string{nil, new(""), new("tx")} {
 			r := kmsg.NewPtrInitProducerIDRequest()
@@ -424,7 +438,7 @@ func TestT5OnlyWhatIsServedIsAdvertised(t *testing.T) {
 	}
 	want := map[int16][2]int16{
 		0: {0, 11}, 1: {4, 17}, 2: {0, 11}, 3: {0, 12}, 8: {0, 9}, 9: {0, 9}, 10: {0, 6}, 18: {0, 4}, 19: {0, 7}, 20: {0, 6},
-		22: {0, 4}, 23: {2, 4}, 32: {0, 4}, 33: {0, 2}, 37: {0, 3}, 44: {0, 1}, 60: {0, 1},
+		21: {0, 2}, 22: {0, 4}, 23: {2, 4}, 32: {0, 4}, 33: {0, 2}, 37: {0, 3}, 44: {0, 1}, 60: {0, 1},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("advertised %v, want %v", got, want)
