@@ -15,19 +15,18 @@ const (
 	bucketFail = 5 * time.Minute
 )
 
-// judgeClock compares the clocks at the begin and the end of a run. Records get
-// their time, and retention its ages, from the wall clock.
-func judgeClock(began, ended time.Time) Check {
-	c := ok("clock", "%s", ended.UTC().Format(time.RFC3339))
-	steady := ended.Sub(began)
-	wall := ended.Round(0).Sub(began.Round(0))
-	switch year := ended.UTC().Year(); {
+// judgeClock looks at the wall clock, from which records get their time and
+// retention its ages. steady and wall are how long a run took by the monotonic
+// clock and by that one.
+func judgeClock(at time.Time, steady, wall time.Duration, kept bool) Check {
+	c := ok("clock", "%s", at.UTC().Format(time.RFC3339))
+	switch year := at.UTC().Year(); {
 	case year < 2024 || year > 2100:
 		return c.fail("this machine's clock is wrong: set it, and keep it right with chrony or systemd-timesyncd; records get their time from it")
 	case (wall - steady).Abs() > stepTolerance:
 		c.Found += ", it was set by " + (wall - steady).Round(time.Millisecond).String() + " during this run"
 		return c.warn("have it slewed rather than stepped (chrony, systemd-timesyncd): records and retention go by it")
-	case unsynchronized():
+	case !kept:
 		c.Found += ", not synchronized, as the kernel says"
 		return c.warn("run chrony or systemd-timesyncd, unless something outside keeps this machine's clock: retention and the ages of objects go by it")
 	}

@@ -139,7 +139,10 @@ func Run(ctx context.Context, o Options) Report {
 	e.report = Report{Status: OK, Checks: []Check{}}
 	for _, group := range []func(context.Context) []Check{
 		e.configuration, e.machine, e.dataDir, e.listeners, e.bucketChecks,
-		func(context.Context) []Check { return []Check{judgeClock(began, e.now())} },
+		func(context.Context) []Check {
+			ended := e.now()
+			return []Check{judgeClock(ended, ended.Sub(began), ended.Round(0).Sub(began.Round(0)), !unsynchronized())}
+		},
 	} {
 		if ctx.Err() != nil {
 			e.report.Interrupted = true
