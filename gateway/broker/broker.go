@@ -81,6 +81,10 @@ type Options struct {
 	SnapshotEvery   time.Duration // how often the control plane goes to the bucket; 0: 5 min
 	CheckpointEvery time.Duration // how often the recovery points are written; 0: 5 s
 
+	// RowsSince is when this control plane began to keep the rows of the bucket:
+	// it was made, rebuilt or took the bucket over then. Of what was uploaded
+	// earlier nobody knows whether it is needed. Zero: it always kept them.
+	RowsSince  time.Time
 	SnapshotAt time.Time // of the snapshot that the caller has written
 	ClaimAt    time.Time // when the caller took the claim
 
@@ -137,6 +141,7 @@ type Broker struct {
 	burials    chan struct{} // asks for a look at doomed segments
 	reopens    chan struct{} // asks for a look at partitions that failed
 	rows       rowsAsOf
+	sweeps     sweeps
 	publishing atomic.Pointer[tiers.Error] // why the last change is not in the bucket yet
 	snapshotAt atomic.Pointer[time.Time]
 	claim      claimWatch
@@ -163,6 +168,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	}
 	b.registry = control.RegistryOf(o.Store, o.Session, b.remember)
 	b.producers.turn = make(chan struct{}, 1)
+	b.sweeps.turn = make(chan struct{}, 1)
 	b.life, b.endLife = context.WithCancel(context.WithoutCancel(ctx))
 	b.catalog.Store(newCatalog(nil))
 	b.snapshotAt.Store(&o.SnapshotAt)

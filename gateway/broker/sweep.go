@@ -12,13 +12,18 @@ const (
 	sweepAge   = 24 * time.Hour
 )
 
-// sweepForEver drops uploads that an earlier run left: at once, then daily.
+// sweepForEver drops uploads that an earlier run left, at once and then daily,
+// and objects that no row names daily. Those can wait at the start: they are a
+// day old in any case, and a node that starts has other things to ask the bucket.
 func (b *Broker) sweepForEver(ctx context.Context) {
-	b.sweep(ctx)
-	every(ctx, sweepEvery, b.sweep)
+	b.dropUploads(ctx)
+	every(ctx, sweepEvery, func(ctx context.Context) {
+		b.dropUploads(ctx)
+		b.dropOrphans(ctx)
+	})
 }
 
-func (b *Broker) sweep(ctx context.Context) {
+func (b *Broker) dropUploads(ctx context.Context) {
 	if b.fenced.Load() != nil {
 		return
 	}
@@ -32,5 +37,18 @@ func (b *Broker) sweep(ctx context.Context) {
 	}
 	if err != nil && ctx.Err() == nil && b.fenced.Load() == nil {
 		b.o.Log.Warn("unfinished uploads in the bucket are left, trying again later", "after", sweepEvery, "err", err)
+	}
+}
+
+func (b *Broker) dropOrphans(ctx context.Context) {
+	rep, err := b.Sweep(ctx, SweepRequest{})
+	switch {
+	case ctx.Err() != nil || b.fenced.Load() != nil:
+	case err != nil:
+		b.o.Log.Warn("the bucket was not swept, trying again later", "after", sweepEvery, "err", err)
+	case rep.Err != nil:
+		b.o.Log.Warn("the bucket was not swept completely, trying again later", "after", sweepEvery, "err", rep.Err)
+	case rep.Orphans.Count+rep.Unknown.Count+rep.Foreign.Count > 0:
+		b.o.Log.Info("swept the bucket", "orphans", rep.Orphans.Count, "bytes", rep.Orphans.Bytes, "deleted", rep.Deleted, "of_before", rep.Unknown.Count, "foreign", rep.Foreign.Count)
 	}
 }

@@ -38,6 +38,25 @@ func SelfTest(ctx context.Context, b Bucket) error {
 	return nil
 }
 
+// Clock asks b what time it is: it dates a small object, which is removed again.
+// Ages of objects can be told only by the clock that dated them.
+func Clock(ctx context.Context, b Bucket) (time.Time, error) {
+	s := &selfTest{b: b, prefix: SelfTestPrefix + rand.Text() + "/"}
+	key := s.key("clock")
+	var o Object
+	_, err := s.put(ctx, key, selfTestBody, Cond{})
+	if err == nil {
+		o, err = b.Stat(ctx, key)
+	}
+	if cerr := s.cleanUp(ctx); err == nil {
+		err = cerr
+	}
+	if err == nil && o.Modified.IsZero() {
+		err = errors.New("it does not tell when an object was written")
+	}
+	return o.Modified, Fail("ask the object store for its time", b.String(), err)
+}
+
 type selfTest struct {
 	b      Bucket
 	prefix string
