@@ -32,22 +32,17 @@ func (s *Server) partition(ctx context.Context, t control.Topic, p control.Parti
 		out.State, out.Reason = "offline", err.Error()
 		return out
 	}
-	countTiers(&out, segments)
-	return out
-}
-
-// countTiers adds the segments up per tier; one that is in both counts in both.
-func countTiers(out *client.Partition, segments []partition.SegmentInfo) {
 	for _, seg := range segments {
 		if seg.Tier != "remote" {
 			out.LocalSegments++
-			out.LocalBytes += seg.Bytes
 		}
 		if seg.Tier != "local" {
 			out.RemoteSegments++
-			out.RemoteBytes += seg.Bytes
 		}
 	}
+	sums := s.o.Broker.SumOf(t, segments)
+	out.LocalBytes, out.RemoteBytes, out.CopyLagBytes = sums.Local, sums.Remote, sums.CopyLag
+	return out
 }
 
 // owner finds the partition that the path names.
@@ -69,12 +64,19 @@ func (s *Server) listSegments(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	segments, err := o.Segments(r.Context())
+	topic := o.Identity().Name.Topic
+	x, err := s.o.Broker.Explain(r.Context(), topic, index)
 	if err != nil {
 		return err
 	}
-	out := client.Segments{Topic: r.PathValue("topic"), Partition: index, Segments: []client.Segment{}}
-	for _, seg := range segments {
+	m := x.Marks
+	out := client.Segments{Topic: topic, Partition: index, Segments: []client.Segment{}, Summary: client.Summary{
+		LogStart: int64(m.LogStart), LocalLogStart: int64(m.LocalLogStart), RemoteEnd: int64(m.RemoteEnd),
+		HighWatermark: int64(m.HighWatermark), LogEnd: int64(m.LogEnd),
+		LocalBytes: x.Sums.Local, RemoteBytes: x.Sums.Remote, BothBytes: x.Sums.Both, TotalBytes: x.Sums.Total(), CopyLagBytes: x.Sums.CopyLag,
+		Next: append([]string{}, x.Next...),
+	}}
+	for _, seg := range x.Segments {
 		out.Segments = append(out.Segments, segmentOf(seg))
 	}
 	return writeJSON(w, http.StatusOK, out)
@@ -83,7 +85,7 @@ func (s *Server) listSegments(w http.ResponseWriter, r *http.Request) error {
 func segmentOf(s partition.SegmentInfo) client.Segment {
 	out := client.Segment{
 		Base: int64(s.Base), Next: int64(s.Next), Tier: s.Tier, State: s.State, Bytes: s.Bytes,
-		MaxTimestamp: s.MaxTimestamp, Key: s.Key, Epochs: []client.EpochStart{},
+		MaxTimestamp: s.MaxTimestamp, Key: s.Key, Why: s.Why, Epochs: []client.EpochStart{},
 	}
 	for _, e := range s.Epochs {
 		out.Epochs = append(out.Epochs, client.EpochStart{Epoch: int32(e.Epoch), Start: int64(e.Start)})
@@ -115,20 +117,26 @@ func (s *Server) copyPartition(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	return s.inBackground(w, r, o, "copying", o.CopyAll)
+}
+
+// inBackground runs do while the caller waits, if the request says so, else until
+// the server shuts down.
+func (s *Server) inBackground(w http.ResponseWriter, r *http.Request, o *partition.Owner, what string, do func(context.Context) error) error {
 	var in client.Wait
 	if err := readJSON(r, &in, true); err != nil {
 		return err
 	}
 	if in.Wait {
-		if err := o.CopyAll(r.Context()); err != nil {
+		if err := do(r.Context()); err != nil {
 			return err
 		}
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
 	s.tasks.Go(func() {
-		if err := o.CopyAll(s.life); err != nil && s.life.Err() == nil {
-			s.o.Log.Warn("copying on request failed, the node tries again by itself", "partition", o.Identity().Name.String(), "err", err)
+		if err := do(s.life); err != nil && s.life.Err() == nil {
+			s.o.Log.Warn(what+" on request failed, the node tries again by itself", "partition", o.Identity().Name.String(), "err", err)
 		}
 	})
 	w.WriteHeader(http.StatusAccepted)

@@ -140,9 +140,32 @@ func (s *Server) patchConfigs(w http.ResponseWriter, r *http.Request) error {
 		}
 		ops = append(ops, op)
 	}
-	if err := s.o.Broker.AlterConfigs(r.Context(), t.Name, ops, false, r.URL.Query().Get("check_only") == "true"); err != nil {
+	if r.URL.Query().Get("check_only") == "true" {
+		return s.checkConfigs(w, r, t.Name, ops)
+	}
+	if err := s.o.Broker.AlterConfigs(r.Context(), t.Name, ops, false, false); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// checkConfigs changes nothing and says what the change would delete.
+func (s *Server) checkConfigs(w http.ResponseWriter, r *http.Request, topic string, ops []broker.ConfigOp) error {
+	effects, err := s.o.Broker.AlterEffects(r.Context(), topic, ops, false)
+	if err != nil {
+		return err
+	}
+	out := client.ConfigCheck{Effects: []client.Effect{}}
+	for _, e := range effects {
+		c := client.Effect{
+			Partition: e.Partition, LogStart: int64(e.LogStart), NewLogStart: int64(e.NewStart), Segments: e.Segments,
+			LocalBytes: e.LocalBytes, RemoteBytes: e.RemoteBytes,
+		}
+		if e.Unknown != nil {
+			c.Unknown = e.Unknown.Error()
+		}
+		out.Effects = append(out.Effects, c)
+	}
+	return writeJSON(w, http.StatusOK, out)
 }

@@ -57,6 +57,7 @@ type Partition struct {
 	LocalBytes     int64 `json:"local_bytes"`
 	RemoteSegments int   `json:"remote_segments"`
 	RemoteBytes    int64 `json:"remote_bytes"`
+	CopyLagBytes   int64 `json:"copy_lag_bytes"` // closed segments that are not in the bucket and should be
 }
 
 // Segment is a segment in one or both tiers.
@@ -69,6 +70,61 @@ type Segment struct {
 	MaxTimestamp int64        `json:"max_timestamp"` // milliseconds since 1970, -1: none
 	Epochs       []EpochStart `json:"epochs"`
 	Key          string       `json:"key"` // of the object, empty if there is none
+	Why          string       `json:"why"` // it is where it is, or what is about to happen to it
+}
+
+// Summary adds the segments of a partition up. Bytes that are in both tiers count
+// in local_bytes, in remote_bytes and in both_bytes, and once in total_bytes.
+type Summary struct {
+	LogStart      int64    `json:"log_start"`
+	LocalLogStart int64    `json:"local_log_start"`
+	RemoteEnd     int64    `json:"remote_end"`
+	HighWatermark int64    `json:"high_watermark"`
+	LogEnd        int64    `json:"log_end"`
+	LocalBytes    int64    `json:"local_bytes"`
+	RemoteBytes   int64    `json:"remote_bytes"`
+	BothBytes     int64    `json:"both_bytes"`
+	TotalBytes    int64    `json:"total_bytes"`
+	CopyLagBytes  int64    `json:"copy_lag_bytes"` // closed segments that are not in the bucket and should be
+	Next          []string `json:"next"`           // what retention will do next, in words
+}
+
+// Trim asks for records to be deleted from the start of a partition on.
+type Trim struct {
+	To     *Position `json:"to,omitempty"`     // the first offset that stays
+	Before *Instant  `json:"before,omitempty"` // without to: trim to the first record that is not older
+	DryRun bool      `json:"dry_run,omitempty"`
+	// Confirm has to be true unless dry_run is.
+	Confirm bool `json:"confirm,omitempty"`
+	// AllowNewer has records go that are not older than before.
+	AllowNewer bool `json:"allow_newer,omitempty"`
+}
+
+// Trimmed is what a trim deletes.
+type Trimmed struct {
+	Topic       string `json:"topic"`
+	Partition   int32  `json:"partition"`
+	Done        bool   `json:"done"`      // false: a dry run
+	LogStart    int64  `json:"log_start"` // before it
+	Offset      int64  `json:"offset"`    // the log start after it
+	Offsets     int64  `json:"offsets"`   // between the two: records, and what is left of aborted or compacted ones
+	Segments    int    `json:"segments"`  // that go as a whole
+	LocalBytes  int64  `json:"local_bytes"`
+	RemoteBytes int64  `json:"remote_bytes"`
+	Newest      int64  `json:"newest_timestamp"` // that goes, milliseconds since 1970, -1: none
+	Newer       bool   `json:"newer"`            // newest_timestamp is not before the time that was given
+}
+
+// Effect is what a change of settings deletes of a partition, at the next passes
+// of retention.
+type Effect struct {
+	Partition   int32  `json:"partition"`
+	LogStart    int64  `json:"log_start"`     // now
+	NewLogStart int64  `json:"new_log_start"` // then
+	Segments    int    `json:"segments"`
+	LocalBytes  int64  `json:"local_bytes"`
+	RemoteBytes int64  `json:"remote_bytes"`
+	Unknown     string `json:"unknown"` // why the partition could not be asked, empty if it was
 }
 
 // EpochStart is a leader epoch and where it starts.
@@ -135,6 +191,11 @@ type (
 		Topic     string    `json:"topic"`
 		Partition int32     `json:"partition"`
 		Segments  []Segment `json:"segments"`
+		Summary   Summary   `json:"summary"`
+	}
+	// ConfigCheck is the answer of PATCH .../configs?check_only=true.
+	ConfigCheck struct {
+		Effects []Effect `json:"effects"` // of the partitions that would lose something
 	}
 	// Configs is the answer of GET .../configs.
 	Configs struct {
