@@ -18,8 +18,7 @@ type CacheOptions struct {
 	// Bytes is the memory for all that the cache holds: chunks, decoded companions
 	// and what fetches under way will bring; default 192 MiB.
 	Bytes int64
-	// MetaBytes is how much of Bytes companions may take, default a third; at most
-	// half.
+	// MetaBytes is how much of Bytes is for companions, default a third; at most half.
 	MetaBytes int64
 	// Disk is where more pieces are kept. Nil: nowhere.
 	Disk       PieceStore
@@ -32,7 +31,7 @@ type CacheOptions struct {
 	// is kept for what readers wait for, and so is a quarter from any one partition.
 	Concurrency int
 	// ReadAhead is the most bytes that are fetched beyond what a sequential reader
-	// asked for, default 8 MiB; negative is none.
+	// asked for, default 16 MiB; negative is none.
 	ReadAhead int64
 }
 
@@ -40,7 +39,7 @@ func (o CacheOptions) withDefaults() CacheOptions {
 	if o.Bytes <= 0 {
 		o.Bytes = 192 << 20
 	}
-	o.Bytes = max(o.Bytes, 2*ChunkSize)
+	o.Bytes = max(o.Bytes, 4*ChunkSize)
 	if o.MetaBytes <= 0 {
 		o.MetaBytes = o.Bytes / 3
 	}
@@ -52,7 +51,7 @@ func (o CacheOptions) withDefaults() CacheOptions {
 		o.Concurrency = 16
 	}
 	if o.ReadAhead == 0 {
-		o.ReadAhead = 8 << 20
+		o.ReadAhead = 16 << 20
 	}
 	o.ReadAhead = max(0, o.ReadAhead)
 	return o
@@ -143,13 +142,13 @@ func NewCache(b Bucket, o CacheOptions) *Cache {
 	o = o.withDefaults()
 	c := &Cache{
 		bucket: b, o: o,
-		shelf:   newShelf(o.Bytes, o.MetaBytes),
+		shelf:   newShelf(o.Bytes-o.MetaBytes, o.MetaBytes),
 		flights: map[PieceID]*flight{},
 		queue:   newQueue(o.Concurrency),
 		streams: newStreams(),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.metrics = newCacheMetrics(o.Registerer, c.gauge(func(s *shelf) int64 { return s.chunkBytes }), c.gauge(func(s *shelf) int64 { return s.metaBytes }))
+	c.metrics = newCacheMetrics(o.Registerer, c.gauge(func(s *shelf) int64 { return s.chunks.used }), c.gauge(func(s *shelf) int64 { return s.metas.used }))
 	return c
 }
 

@@ -13,8 +13,9 @@ import (
 // who reads, so it is told by where the last read ended. A new one gets what it asks
 // for and nothing else, so that look-ups cost one chunk. From its second read on it
 // has a window of bytes beyond what it read, which begins small, doubles each time
-// that half of it was used up, and is asked for in halves: large requests, a few of
-// them side by side.
+// that a quarter of it was used up, and is asked for in quarters: large requests,
+// up to four of them side by side, because one connection alone is slow where the
+// latency is high.
 //
 // All windows together take at most three quarters of the memory: with more
 // readers each is smaller, down to none.
@@ -22,6 +23,8 @@ import (
 const (
 	// firstWindow is the window of a reader that has just shown to be sequential.
 	firstWindow = 2 * ChunkSize
+	// usefulPiece is what a request should ask for if the window is not tiny.
+	usefulPiece = 4 * ChunkSize
 	// maxStreams bounds what is remembered of readers.
 	maxStreams = 4096
 	// lively is how long after its last read a stream counts as a reader.
@@ -41,6 +44,17 @@ type stream struct {
 	place *list.Element
 }
 
+// border is where a segment of a partition ends, and the next one begins.
+type border struct {
+	partition tiers.PartitionID
+	at        tiers.Offset
+}
+
+func (s *stream) end() border { return border{s.meta.Segment.Partition, s.meta.Segment.End} }
+
+// over reports whether the reader has come to the end of the segment.
+func (s *stream) over() bool { return s.to >= s.meta.Segment.Size }
+
 // chunks is how many the segment has.
 func (s *stream) chunks() int64 { return int64(len(s.meta.ChunkCRC)) }
 
@@ -52,11 +66,12 @@ func (s *stream) ahead() int64 {
 // streams is a table of them.
 type streams struct {
 	of     map[tiers.SegmentID][]*stream
-	recent *list.List // of *stream, the last used at the back
+	ended  map[border]*stream // the last reader that came there
+	recent *list.List         // of *stream, the last used at the back
 }
 
 func newStreams() streams {
-	return streams{of: map[tiers.SegmentID][]*stream{}, recent: list.New()}
+	return streams{of: map[tiers.SegmentID][]*stream{}, ended: map[border]*stream{}, recent: list.New()}
 }
 
 // find is the stream that a read from off on belongs to: one whose last read began
@@ -83,6 +98,9 @@ func (t *streams) add(s *stream) {
 
 func (t *streams) remove(s *stream) {
 	t.recent.Remove(s.place)
+	if t.ended[s.end()] == s {
+		delete(t.ended, s.end())
+	}
 	id := s.meta.Segment.ID
 	kept := t.of[id][:0]
 	for _, o := range t.of[id] {
@@ -135,42 +153,43 @@ func (c *Cache) advance(meta *SegmentMeta, off, n int64) *crossing {
 	}
 	now := time.Now()
 	s := c.streams.find(meta.Segment.ID, off)
-	first := s == nil
-	if first {
+	goesOn := s != nil && (off > s.from || s.to == 0)
+	if s == nil {
 		s = &stream{meta: meta}
+		if before := c.streams.ended[border{meta.Segment.Partition, meta.Segment.Base}]; before != nil && off == 0 {
+			goesOn, s.window = true, before.window
+		}
 		c.streams.add(s)
 	}
-	moved := !first && (off > s.from || s.to == 0)
 	s.meta, s.from, s.to, s.last = meta, off, max(s.to, off+n), now
 	c.streams.recent.MoveToBack(s.place)
+	if s.over() {
+		c.streams.ended[s.end()] = s
+	}
 	s.frontier = max(s.frontier, (s.to-1)/ChunkSize+1)
-	if !moved {
+	if !goesOn {
 		return nil
 	}
 	c.fetch(meta, off/ChunkSize, min((off+n-1)/ChunkSize+1, off/ChunkSize+maxDemand), false)
-	if s.window == 0 {
-		s.window = max(firstWindow, n)
-	}
+	s.window = max(s.window, firstWindow, min(n, c.o.ReadAhead))
 	return c.extend(s, c.windowOf(s, now))
 }
 
 // windowOf is what a stream may have now.
 func (c *Cache) windowOf(s *stream, now time.Time) int64 {
-	share := c.o.Bytes * 3 / 4 / c.streams.active(now)
+	share := c.shelf.chunks.limit * 3 / 4 / c.streams.active(now)
 	if share < firstWindow {
 		return 0
 	}
 	return min(s.window, c.o.ReadAhead, share)
 }
 
-// crossing is that a stream has come to the end of its segment and wants more of the
-// next one.
-type crossing struct {
-	from   *stream
-	window int64
+// pieceOf is how much of a window is asked for in one request.
+func pieceOf(window int64) int64 {
+	return max(ChunkSize, min(maxRun*ChunkSize, max(window/4, min(usefulPiece, window/2))))
 }
 
-// extend asks for more once half of the window is used up. c.mu is held.
+// extend asks for more once a piece of the window is used up. c.mu is held.
 func (c *Cache) extend(s *stream, window int64) *crossing {
 	c.shelf.expire(time.Now())
 	ahead, tail := s.ahead(), s
@@ -178,36 +197,44 @@ func (c *Cache) extend(s *stream, window int64) *crossing {
 		tail = tail.next
 		ahead += tail.ahead()
 	}
-	if window == 0 || ahead > window/2 || c.shelf.unread+window > c.o.Bytes*3/4 || len(c.queue.ahead.jobs[s.meta.Segment.Partition]) > 0 {
+	if ahead > window-pieceOf(window) || c.shelf.unread+window > c.shelf.chunks.limit*3/4 || len(c.queue.ahead.jobs[s.meta.Segment.Partition]) > 0 {
 		return nil
 	}
 	s.window = min(s.window*2, c.o.ReadAhead)
-	return c.extendTail(tail, window-ahead, window)
+	return c.extendTail(tail, window-ahead, pieceOf(window))
 }
 
-// extendTail asks for left bytes from the frontier of s on.
-func (c *Cache) extendTail(s *stream, left, window int64) *crossing {
-	half := max(1, min(maxRun, window/2/ChunkSize))
-	for n := (left + ChunkSize - 1) / ChunkSize; n > 0 && s.frontier < s.chunks(); n -= half {
-		end := min(s.frontier+min(half, n), s.chunks())
+// extendTail asks for whole pieces, of left bytes at most, from the frontier of s on.
+func (c *Cache) extendTail(s *stream, left, piece int64) *crossing {
+	for left >= piece && s.frontier < s.chunks() {
+		end := min(s.frontier+piece/ChunkSize, s.chunks())
 		c.metrics.ahead.Inc()
 		c.fetch(s.meta, s.frontier, end, true)
 		left -= (end - s.frontier) * ChunkSize
 		s.frontier = end
 	}
-	if left <= 0 || s.frontier < s.chunks() || s.crossing {
+	if left < piece || s.frontier < s.chunks() || s.crossing {
 		return nil
 	}
 	s.crossing = true
-	return &crossing{s, left}
+	return &crossing{s, s.meta.Segment, left, piece}
+}
+
+// crossing is that a stream has come to the end of its segment and wants more of the
+// next one.
+type crossing struct {
+	from        *stream
+	seg         tiers.RemoteSegment // of from
+	left, piece int64
 }
 
 // cross goes on in the segment that follows, once its companion is there.
 func (c *Cache) cross(x crossing, follow Following) {
-	seg, ok := follow(x.from.meta.Segment)
+	seg, ok := follow(x.seg)
 	if !ok {
 		return
 	}
+	c.companions(seg, x.left, follow)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -227,6 +254,17 @@ func (c *Cache) cross(x crossing, follow Following) {
 			c.cross(*on, follow)
 		}
 	})
+}
+
+// companions asks for those of all segments that left bytes reach into: one after
+// the other they would take longer than the records, where segments are small.
+func (c *Cache) companions(seg tiers.RemoteSegment, left int64, follow Following) {
+	const most = 16
+	for i, ok := 0, true; ok && i < most && left > 0; i++ {
+		_, _, _ = c.findMeta(seg, true) // whoever waits for it hears of an error
+		left -= seg.Size
+		seg, ok = follow(seg)
+	}
 }
 
 // uncross lets a later read try again.
@@ -249,7 +287,7 @@ func (c *Cache) enter(x crossing, meta *SegmentMeta) *crossing {
 		c.streams.add(s)
 	}
 	x.from.next = s
-	on := c.extendTail(s, x.window, max(x.window, x.from.window))
+	on := c.extendTail(s, x.left, x.piece)
 	c.pump()
 	return on
 }

@@ -57,7 +57,7 @@ func (c *Cache) onDisk(id PieceID) bool { return c.o.Disk != nil && c.o.Disk.Has
 // fetch queues what is missing of the chunks [i,end), in as few requests as their
 // greatest size and the memory allow. c.mu is held; the caller pumps.
 func (c *Cache) fetch(meta *SegmentMeta, i, end int64, ahead bool) {
-	most := int(max(1, min(maxRun, c.o.Bytes/4/ChunkSize)))
+	most := int(max(1, min(maxRun, c.shelf.chunks.limit/4/ChunkSize)))
 	var j *job
 	flush := func() {
 		if j != nil {
@@ -278,12 +278,10 @@ func (c *Cache) land(j *job, k int, p *piece) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.id, p.unread = j.id(k), j.ahead
-	c.shelf.release(j.bytes(k))
+	c.shelf.release(p.id, j.bytes(k))
 	now := time.Now()
-	if p.meta == nil {
-		c.shelf.put(p, now)
-	} else if c.shelf.reserve(p.size, now) { // it may be larger than was known
-		c.shelf.release(p.size)
+	if c.shelf.reserve(p.id, p.size, now) { // a companion may be larger than was known
+		c.shelf.release(p.id, p.size)
 		c.shelf.put(p, now)
 	}
 	delete(c.flights, p.id)
@@ -301,7 +299,7 @@ func (c *Cache) failOne(j *job, k int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if j.begun {
-		c.shelf.release(j.bytes(k))
+		c.shelf.release(j.id(k), j.bytes(k))
 	}
 	f := j.run[k]
 	f.err = err

@@ -42,6 +42,8 @@ type turns struct {
 	jobs  map[tiers.PartitionID][]*job
 }
 
+func newTurns() turns { return turns{jobs: map[tiers.PartitionID][]*job{}} }
+
 func (t *turns) push(j *job) {
 	p := j.seg.Partition
 	if len(t.jobs[p]) == 0 {
@@ -87,28 +89,31 @@ type queue struct {
 	running int
 	of      map[tiers.PartitionID]int // running, by partition
 
-	wanted turns // somebody waits for them
-	ahead  turns
+	metas  turns // companions that somebody waits for
+	wanted turns // chunks that somebody waits for
+	ahead  turns // what nobody waits for
 }
 
 func newQueue(places int) queue {
-	return queue{
-		places: places, of: map[tiers.PartitionID]int{},
-		wanted: turns{jobs: map[tiers.PartitionID][]*job{}}, ahead: turns{jobs: map[tiers.PartitionID][]*job{}},
-	}
+	return queue{places: places, of: map[tiers.PartitionID]int{}, metas: newTurns(), wanted: newTurns(), ahead: newTurns()}
 }
 
 // most is three quarters of the places: for one partition, and for what nobody
 // waits for.
 func (q *queue) most() int { return max(1, q.places-q.places/4) }
 
-func (q *queue) push(j *job) {
-	if j.ahead {
-		q.ahead.push(j)
-	} else {
-		q.wanted.push(j)
+// line is the one that a job stands in.
+func (q *queue) line(j *job) *turns {
+	switch {
+	case j.ahead:
+		return &q.ahead
+	case j.meta == nil:
+		return &q.metas
 	}
+	return &q.wanted
 }
+
+func (q *queue) push(j *job) { q.line(j).push(j) }
 
 // promote moves a job that somebody waits for now.
 func (q *queue) promote(j *job) {
@@ -117,30 +122,32 @@ func (q *queue) promote(j *job) {
 	}
 	q.ahead.remove(j)
 	j.ahead = false
-	q.wanted.push(j)
+	q.push(j)
 }
 
-// next is the job that should run next, nil if none may.
-func (q *queue) next() *job {
-	if q.running >= q.places {
-		return nil
-	}
+// next is the job that should run next, nil if none may. room takes the memory that
+// a job needs. A chunk that somebody waits for and that there is no room for keeps
+// back what nobody waits for.
+func (q *queue) next(room func(*job) bool) *job {
 	may := func(p tiers.PartitionID) bool { return q.of[p] < q.most() }
-	if j := q.wanted.next(may); j != nil {
-		return j
+	for _, line := range []*turns{&q.metas, &q.wanted, &q.ahead} {
+		if q.running >= q.places || line == &q.ahead && q.running >= q.most() {
+			return nil
+		}
+		j := line.next(may)
+		switch {
+		case j == nil:
+		case room(j):
+			return j
+		case line == &q.wanted:
+			return nil
+		}
 	}
-	if q.running >= q.most() {
-		return nil
-	}
-	return q.ahead.next(may)
+	return nil
 }
 
 func (q *queue) begin(j *job) {
-	if j.ahead {
-		q.ahead.remove(j)
-	} else {
-		q.wanted.remove(j)
-	}
+	q.line(j).remove(j)
 	j.begun = true
 	q.running++
 	q.of[j.seg.Partition]++
@@ -155,11 +162,11 @@ func (q *queue) end(j *job) {
 
 // empty takes out all that wait.
 func (q *queue) empty() (all []*job) {
-	for _, t := range []*turns{&q.wanted, &q.ahead} {
+	for _, t := range []*turns{&q.metas, &q.wanted, &q.ahead} {
 		for _, jobs := range t.jobs {
 			all = append(all, jobs...)
 		}
-		t.order, t.jobs = nil, map[tiers.PartitionID][]*job{}
+		*t = newTurns()
 	}
 	return all
 }
@@ -170,17 +177,22 @@ func (c *Cache) pump() {
 	if c.closed {
 		return
 	}
-	for j := c.queue.next(); j != nil; j = c.queue.next() {
-		now := time.Now()
-		if !c.shelf.reserve(j.size, now) {
-			if at, ok := c.shelf.nextRest(); ok {
-				c.wakeAt(at.Sub(now))
-			}
-			return
-		}
+	for j := c.queue.next(c.room); j != nil; j = c.queue.next(c.room) {
 		c.queue.begin(j)
 		c.wg.Go(func() { c.run(j) })
 	}
+}
+
+// room takes the memory for a job, or sees to it that the queue is looked at again.
+func (c *Cache) room(j *job) bool {
+	now := time.Now()
+	if c.shelf.reserve(j.id(0), j.size, now) {
+		return true
+	}
+	if at, ok := c.shelf.nextRest(); ok {
+		c.wakeAt(at.Sub(now))
+	}
+	return false
 }
 
 func (c *Cache) wakeAt(d time.Duration) {

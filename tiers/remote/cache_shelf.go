@@ -14,28 +14,30 @@ const held = 2 * time.Second
 // again without passing it.
 const longest = 15 * held
 
-// shelf is what the cache has in memory, and how much more will come. Its bytes
-// never exceed the limit, but for one piece that is larger than all of it.
+// shelf is what the cache has in memory, and what more will come. Chunks have one
+// part of the memory and companions another, so that a reader that holds a chunk
+// never waits for its companion behind those who wait for chunks. Neither part is
+// ever exceeded, but by one companion that is larger than all of its own.
 //
-// Pieces are held or idle. An idle one goes when its place is needed, the one
-// that was not used for the longest first; a held one becomes idle in time, or
-// when its reader has passed it. Companions are never held: many readers use one
-// all the time, so it is never the oldest.
+// Chunks are held or idle. An idle one goes when its place is needed, the one that
+// was not used for the longest first; a held one becomes idle in time, or when its
+// reader has passed it. Companions are never held.
 //
 // A policy that counts how often something is used (W-TinyLFU) was tried first: it
-// may refuse a piece that was just fetched ahead, since nobody used it yet.
+// may refuse a chunk that was just fetched ahead, since nobody used it yet.
 type shelf struct {
-	limit, metaLimit      int64
-	chunkBytes, metaBytes int64
-	reserved              int64 // for fetches that run
-	unread                int64 // of chunkBytes: fetched ahead, and nobody came yet
+	chunks, metas part
+	unread        int64 // of the chunks: fetched ahead, and nobody came yet
 
 	pieces map[PieceID]*piece
-	held   *list.List // of *piece, in order of until
-	idle   *list.List // chunks, the least recently used first
-	metas  *list.List // companions, the least recently used first
+	held   *list.List // of chunks, in order of until
+}
 
-	idleBytes int64
+// part is the memory for one kind of pieces.
+type part struct {
+	limit, used, reserved int64
+	idle                  *list.List // the least recently used first
+	idleBytes             int64
 }
 
 type piece struct {
@@ -48,33 +50,37 @@ type piece struct {
 	place  *list.Element
 	until  time.Time // of a held one
 	since  time.Time // when it was held first
-	used   time.Time
-	unread bool // fetched ahead, and nobody came yet
+	unread bool      // fetched ahead, and nobody came yet
 }
 
-func newShelf(limit, metaLimit int64) shelf {
-	return shelf{limit: limit, metaLimit: metaLimit, pieces: map[PieceID]*piece{}, held: list.New(), idle: list.New(), metas: list.New()}
+func newShelf(chunks, metas int64) shelf {
+	return shelf{
+		chunks: part{limit: chunks, idle: list.New()}, metas: part{limit: metas, idle: list.New()},
+		pieces: map[PieceID]*piece{}, held: list.New(),
+	}
 }
 
 func (s *shelf) get(id PieceID) *piece { return s.pieces[id] }
 
-func (s *shelf) used() int64 { return s.chunkBytes + s.metaBytes }
+// of is the part that a piece is in.
+func (s *shelf) of(id PieceID) *part {
+	if id.Chunk == MetaPiece {
+		return &s.metas
+	}
+	return &s.chunks
+}
 
 // put places a piece for which room was made.
 func (s *shelf) put(p *piece, now time.Time) {
 	if s.pieces[p.id] != nil {
 		return
 	}
-	s.pieces[p.id], p.used = p, now
+	s.pieces[p.id] = p
+	s.of(p.id).used += p.size
 	if p.meta != nil {
-		s.metaBytes += p.size
-		p.link(s.metas)
-		for s.metaBytes > s.metaLimit && s.metas.Len() > 1 {
-			s.drop(s.metas.Front())
-		}
+		s.metas.rest(p)
 		return
 	}
-	s.chunkBytes += p.size
 	if p.unread {
 		s.unread += p.size
 	}
@@ -84,24 +90,24 @@ func (s *shelf) put(p *piece, now time.Time) {
 
 func (p *piece) link(l *list.List) { p.in, p.place = l, l.PushBack(p) }
 
-// touch notes that a reader has the piece. One that it is in the middle of is held
-// for it, one that it passed is not. freed reports whether there is more to evict
-// than before.
+func (p *piece) unlink() { p.in.Remove(p.place) }
+
+// touch notes that a reader has the piece. A chunk that it is in the middle of is
+// held for it, one that it passed is not. freed reports whether there is more to
+// evict than before.
 func (s *shelf) touch(id PieceID, passed bool, now time.Time) (freed bool) {
 	p := s.pieces[id]
 	if p == nil {
 		return false
 	}
-	p.used = now
 	s.wasRead(p)
+	part := s.of(id)
 	switch {
-	case p.meta != nil:
-		s.metas.MoveToBack(p.place)
-	case p.in == s.idle && passed:
-		s.idle.MoveToBack(p.place)
-	case p.in == s.idle:
-		s.idleBytes -= p.size
+	case p.in == part.idle && (passed || p.meta != nil):
+		part.idle.MoveToBack(p.place)
+	case p.in == part.idle:
 		p.since = now
+		part.idleBytes -= p.size
 		s.hold(p, now)
 	case passed || now.Sub(p.since) > longest:
 		s.rest(p)
@@ -113,12 +119,12 @@ func (s *shelf) touch(id PieceID, passed bool, now time.Time) (freed bool) {
 }
 
 func (s *shelf) hold(p *piece, now time.Time) {
-	p.in.Remove(p.place)
+	p.unlink()
 	p.until = now.Add(held)
 	p.link(s.held)
 }
 
-// wasRead ends that a piece was fetched ahead.
+// wasRead ends that a chunk was fetched ahead.
 func (s *shelf) wasRead(p *piece) {
 	if p.unread {
 		p.unread = false
@@ -126,12 +132,16 @@ func (s *shelf) wasRead(p *piece) {
 	}
 }
 
-// rest makes a held piece idle.
+// rest makes a held chunk idle.
 func (s *shelf) rest(p *piece) {
 	s.wasRead(p) // or never will be
-	p.in.Remove(p.place)
-	p.link(s.idle)
-	s.idleBytes += p.size
+	p.unlink()
+	s.chunks.rest(p)
+}
+
+func (a *part) rest(p *piece) {
+	p.link(a.idle)
+	a.idleBytes += p.size
 }
 
 // expire makes idle what was held for long enough.
@@ -145,64 +155,47 @@ func (s *shelf) expire(now time.Time) {
 	}
 }
 
-// reserve makes room for n bytes and keeps it for a fetch, or changes nothing.
-func (s *shelf) reserve(n int64, now time.Time) bool {
-	n = min(n, s.limit)
+// reserve makes room for n bytes and keeps it for a fetch, or changes nothing. id
+// is any piece of the kind.
+func (s *shelf) reserve(id PieceID, n int64, now time.Time) bool {
 	s.expire(now)
-	if s.used()-s.idleBytes-s.metaBytes+s.reserved+n > s.limit {
+	a := s.of(id)
+	n = min(n, a.limit)
+	if a.used-a.idleBytes+a.reserved+n > a.limit {
 		return false
 	}
-	for s.used()+s.reserved+n > s.limit {
-		s.drop(s.oldest())
+	for a.used+a.reserved+n > a.limit {
+		p, _ := a.idle.Front().Value.(*piece)
+		s.forget(p.id)
 	}
-	s.reserved += n
+	a.reserved += n
 	return true
 }
 
 // release gives back what reserve kept for a piece of n bytes, if it was not more
 // than there is.
-func (s *shelf) release(n int64) { s.reserved -= min(n, s.limit) }
-
-// oldest is the idle piece or companion that was not used for the longest.
-func (s *shelf) oldest() *list.Element {
-	c, m := s.idle.Front(), s.metas.Front()
-	if c == nil || m == nil {
-		if c == nil {
-			return m
-		}
-		return c
-	}
-	pc, _ := c.Value.(*piece)
-	pm, _ := m.Value.(*piece)
-	if pm.used.Before(pc.used) {
-		return m
-	}
-	return c
+func (s *shelf) release(id PieceID, n int64) {
+	a := s.of(id)
+	a.reserved -= min(n, a.limit)
 }
 
-func (s *shelf) drop(e *list.Element) {
-	p, _ := e.Value.(*piece)
-	p.in.Remove(e)
-	delete(s.pieces, p.id)
-	switch {
-	case p.meta != nil:
-		s.metaBytes -= p.size
-		return
-	case p.in == s.idle:
-		s.idleBytes -= p.size
-	}
-	s.chunkBytes -= p.size
-	s.wasRead(p)
-}
-
-// forget drops the piece whatever it is for.
+// forget drops a piece.
 func (s *shelf) forget(id PieceID) {
-	if p := s.pieces[id]; p != nil {
-		s.drop(p.place)
+	p := s.pieces[id]
+	if p == nil {
+		return
+	}
+	s.wasRead(p)
+	p.unlink()
+	delete(s.pieces, id)
+	a := s.of(id)
+	a.used -= p.size
+	if p.in == a.idle {
+		a.idleBytes -= p.size
 	}
 }
 
-// nextRest is when the next held piece becomes idle; ok is false if none is held.
+// nextRest is when the next held chunk becomes idle; ok is false if none is held.
 func (s *shelf) nextRest() (at time.Time, ok bool) {
 	e := s.held.Front()
 	if e == nil {

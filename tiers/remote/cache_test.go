@@ -266,7 +266,7 @@ func TestCacheForgetsBeyondItsLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
-		f := newFixture(t, remote.CacheOptions{Bytes: 2 * remote.ChunkSize, ReadAhead: -1, Registerer: reg})
+		f := newFixture(t, remote.CacheOptions{Bytes: 4 * remote.ChunkSize, MetaBytes: 2 * remote.ChunkSize, ReadAhead: -1, Registerer: reg})
 		const passes = 4
 		for range passes {
 			f.read(t, 0, len(f.records))
