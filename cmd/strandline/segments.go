@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,28 +13,56 @@ import (
 
 func segmentsCommand() *cobra.Command {
 	var a adminFlags
+	var explain bool
 	cmd := &cobra.Command{
 		Use:     "segments TOPIC/PARTITION",
-		Short:   "List the segments of a partition in both tiers",
-		Example: "  strandline segments orders/0",
+		Short:   "List the segments of a partition in both tiers, and say why they are where they are",
+		Example: "  strandline segments orders/0\n  strandline segments orders/0 --explain",
 		Args:    exactly("TOPIC/PARTITION"),
 		RunE: func(c *cobra.Command, args []string) error {
 			topic, partition, err := parsePartition(args[0])
 			if err != nil {
 				return err
 			}
-			segments, err := a.client().Segments(c.Context(), topic, partition)
-			if err != nil {
+			out, err := a.client().Explain(c.Context(), topic, partition)
+			switch {
+			case err != nil:
 				return err
+			case a.json && explain:
+				return printJSON(c, out)
+			case a.json:
+				return printJSON(c, out.Segments)
+			case explain:
+				return printExplained(c, out)
 			}
-			if a.json {
-				return printJSON(c, segments)
-			}
-			return printSegments(c, segments)
+			return printSegments(c, out.Segments)
 		},
 	}
 	a.add(cmd)
+	cmd.Flags().BoolVar(&explain, "explain", false, "say why each segment is where it is, and what retention will do next")
 	return cmd
+}
+
+// printExplained prints one line per segment, then the sums.
+func printExplained(c *cobra.Command, x client.Segments) error {
+	w := c.OutOrStdout()
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "BASE\tNEXT\tTIER\tSTATE\tSIZE\tNEWEST RECORD\tWHY")
+	for _, s := range x.Segments {
+		fmt.Fprintf(tw, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", s.Base, s.Next, s.Tier, s.State, humanBytes(s.Bytes), timeText(s.MaxTimestamp), s.Why)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	m := x.Summary
+	fmt.Fprintf(w, "offsets: log start %d, local start %d, remote end %d, high watermark %d, log end %d\n",
+		m.LogStart, m.LocalLogStart, m.RemoteEnd, m.HighWatermark, m.LogEnd)
+	fmt.Fprintf(w, "bytes: %s on disk, %s in the bucket, %s of them in both; %s to be copied still\n",
+		humanBytes(m.LocalBytes), humanBytes(m.RemoteBytes), humanBytes(m.BothBytes), humanBytes(m.CopyLagBytes))
+	for _, next := range m.Next {
+		fmt.Fprintf(w, "retention: %s\n", next)
+	}
+	return nil
 }
 
 // parsePartition reads TOPIC/PARTITION. Topic names have no slash.
@@ -52,15 +79,11 @@ func printSegments(c *cobra.Command, segments []client.Segment) error {
 	tw := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "BASE\tNEXT\tTIER\tSTATE\tSIZE\tNEWEST RECORD\tEPOCHS\tOBJECT")
 	for _, s := range segments {
-		newest := "-"
-		if s.MaxTimestamp >= 0 {
-			newest = time.UnixMilli(s.MaxTimestamp).UTC().Format("2006-01-02 15:04:05.000")
-		}
 		var epochs []string
 		for _, e := range s.Epochs {
 			epochs = append(epochs, fmt.Sprintf("%d:%d", e.Epoch, e.Start))
 		}
-		fmt.Fprintf(tw, "%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Base, s.Next, s.Tier, s.State, humanBytes(s.Bytes), newest, strings.Join(epochs, " "), s.Key)
+		fmt.Fprintf(tw, "%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Base, s.Next, s.Tier, s.State, humanBytes(s.Bytes), timeText(s.MaxTimestamp), strings.Join(epochs, " "), s.Key)
 	}
 	return tw.Flush()
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,9 +29,9 @@ func (a *adminFlags) add(c *cobra.Command) {
 func (a *adminFlags) client() *client.Client { return client.New(a.address, nil) }
 
 func topicCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "topic", Short: "Create, list, describe, configure and delete topics of a running node"}
+	cmd := &cobra.Command{Use: "topic", Short: "Create, list, describe, configure, trim and delete topics of a running node"}
 	group(cmd)
-	cmd.AddCommand(topicCreateCommand(), topicListCommand(), topicDescribeCommand(), topicConfigCommand(), topicDeleteCommand())
+	cmd.AddCommand(topicCreateCommand(), topicListCommand(), topicDescribeCommand(), topicConfigCommand(), topicTrimCommand(), topicRetainCommand(), topicDeleteCommand())
 	return cmd
 }
 
@@ -165,84 +164,6 @@ func topicDescribeCommand() *cobra.Command {
 	}
 	a.add(cmd)
 	return cmd
-}
-
-func topicConfigCommand() *cobra.Command {
-	var a adminFlags
-	var set, unset []string
-	cmd := &cobra.Command{
-		Use:     "config TOPIC",
-		Short:   "Show or change the settings of a topic",
-		Example: "  strandline topic config orders\n  strandline topic config orders --set segment.ms=60000 --unset strandline.ack",
-		Args:    exactly("the name of the topic"),
-		RunE: func(c *cobra.Command, args []string) error {
-			changes, err := settingChanges(set, unset)
-			if err != nil {
-				return err
-			}
-			if len(changes) > 0 {
-				if err := a.client().AlterConfigs(c.Context(), args[0], changes); err != nil {
-					return err
-				}
-				if err := warnIdle(c, &a, args[0], changes); err != nil {
-					return err
-				}
-			}
-			return showConfigs(c.Context(), c, &a, args[0])
-		},
-	}
-	a.add(cmd)
-	cmd.Flags().StringArrayVarP(&set, "set", "s", nil, "a setting as NAME=VALUE; can be given several times")
-	cmd.Flags().StringArrayVarP(&unset, "unset", "u", nil, "a setting to put back to its default; can be given several times")
-	return cmd
-}
-
-func settingChanges(set, unset []string) (map[string]*string, error) {
-	values, err := parseSettings(set)
-	if err != nil {
-		return nil, err
-	}
-	out := make(map[string]*string, len(values)+len(unset))
-	for name, v := range values {
-		out[name] = &v
-	}
-	for _, name := range unset {
-		if _, twice := out[name]; twice {
-			return nil, usageError{fmt.Errorf("setting %s is set and unset", name)}
-		}
-		out[name] = nil
-	}
-	return out, nil
-}
-
-// warnIdle says which of the changed settings do nothing in this version.
-func warnIdle(c *cobra.Command, a *adminFlags, topic string, changes map[string]*string) error {
-	entries, err := a.client().Configs(c.Context(), topic)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if _, changed := changes[e.Name]; changed && strings.Contains(e.Doc, "ithout effect") {
-			fmt.Fprintf(c.ErrOrStderr(), "note: %s is stored, but without effect in this version\n", e.Name)
-		}
-	}
-	return nil
-}
-
-func showConfigs(ctx context.Context, c *cobra.Command, a *adminFlags, topic string) error {
-	entries, err := a.client().Configs(ctx, topic)
-	if err != nil {
-		return err
-	}
-	if a.json {
-		return printJSON(c, entries)
-	}
-	tw := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "SETTING\tVALUE\tSOURCE\tDEFAULT")
-	for _, e := range entries {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", e.Name, e.Value, e.Source, e.Default)
-	}
-	return tw.Flush()
 }
 
 func topicDeleteCommand() *cobra.Command {
