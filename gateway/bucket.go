@@ -60,6 +60,9 @@ func (n *Node) openBucket(ctx context.Context) error {
 		n.d.Log.Warn("the bucket is in memory: what is copied there is gone when this process ends")
 	}
 	b = remote.WithRetry(remote.WithMetrics(b, n.d.Registry), remote.RetryOptions{Logger: n.d.Log.Named("bucket"), Registerer: n.d.Registry})
+	if n.c.BucketHedge {
+		b = remote.WithHedge(b, remote.HedgeOptions{Registerer: n.d.Registry})
+	}
 	if err := testBucket(ctx, "start", b); err != nil {
 		return err
 	}

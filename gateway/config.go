@@ -23,6 +23,7 @@ type Config struct {
 	Topics   TopicsConfig
 
 	CopyWorkers      int64
+	BucketHedge      bool
 	CacheBytes       int64
 	CacheMetaBytes   int64
 	SnapshotInterval time.Duration
@@ -86,7 +87,8 @@ func DefaultConfig() Config {
 		Admin:            AdminConfig{Listen: "127.0.0.1:8092"},
 		Topics:           TopicsConfig{AutoCreate: true, DefaultPartitions: 1, Defaults: map[string]string{}},
 		CopyWorkers:      4,
-		CacheBytes:       128 << 20,
+		BucketHedge:      true,
+		CacheBytes:       192 << 20,
 		CacheMetaBytes:   64 << 20,
 		SnapshotInterval: 5 * time.Minute,
 		DrainTimeout:     time.Minute,
@@ -138,8 +140,9 @@ func (c *Config) nodeSettings() []setting {
 		secret("s3.session_token", &c.S3.SessionToken, "Session token that belongs to temporary keys."),
 		boolean("s3.allow_http", &c.S3.AllowHTTP, "Allow an http:// endpoint that is not on this machine. Records and signatures then cross the network in the clear."),
 		number("copy.workers", &c.CopyWorkers, 1, 1024, "Segments that are copied to the bucket at the same time."),
-		size("cache.bytes", &c.CacheBytes, 1<<20, "Memory for pieces of segments that were read from the bucket."),
-		size("cache.meta_bytes", &c.CacheMetaBytes, 1<<20, "Memory for the indexes of segments in the bucket."),
+		boolean("bucket.hedge", &c.BucketHedge, "Ask once more for a small range that takes longer than 95 of 100 do (and 250 ms at least), and take the first answer. At most 5 a second and 2 of 100 requests; never for writes."),
+		size("cache.bytes", &c.CacheBytes, 1<<20, "Memory for what was read from the bucket, its indexes and what is on its way included."),
+		size("cache.meta_bytes", &c.CacheMetaBytes, 256<<10, "How much of cache.bytes is for the indexes of segments, about 700 KiB for one of 1 GiB. At most half."),
 		duration("snapshot_interval", &c.SnapshotInterval, time.Second, 24*time.Hour, "How often the whole control plane is written to the bucket. Changes of topics go there at once."),
 		duration("drain_timeout", &c.DrainTimeout, time.Second, time.Hour, "How long a stop may take before what is under way is cut off. Nothing acknowledged is lost."),
 		choice("log.level", &c.LogLevel, []string{"trace", "debug", "info", "warn", "error"}, "Least level of messages that are logged."),
