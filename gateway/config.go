@@ -22,6 +22,7 @@ type Config struct {
 	Admin    AdminConfig
 	Topics   TopicsConfig
 
+	DiskMinFree      int64
 	CopyWorkers      int64
 	BucketHedge      bool
 	CacheBytes       int64
@@ -86,6 +87,7 @@ func DefaultConfig() Config {
 		},
 		Admin:            AdminConfig{Listen: "127.0.0.1:8092"},
 		Topics:           TopicsConfig{AutoCreate: true, DefaultPartitions: 1, Defaults: map[string]string{}},
+		DiskMinFree:      256 << 20,
 		CopyWorkers:      4,
 		BucketHedge:      true,
 		CacheBytes:       192 << 20,
@@ -133,6 +135,8 @@ func (c *Config) nodeSettings() []setting {
 		number("node.id", &c.NodeID, 0, math.MaxInt32, "Id of this node, Kafka's broker id. Partitions remember it: keep it for the life of a data directory."),
 		text("node.rack", &c.NodeRack, "Rack of this node, as clients see it."),
 		text("data_dir", &c.DataDir, "Absolute path of the folder for segments and the control plane. One process at a time may use it."),
+		size("disk.min_free_bytes", &c.DiskMinFree, 0, "Free bytes of the data directory's disk below which no records are taken, so that there is room for what must go on: "+
+			"checkpoints, the control plane, deletions. At most a twentieth of the disk; 0: only writes that fail count."),
 		address("bucket", &c.Bucket, "Where closed segments go: s3://BUCKET/PREFIX?endpoint=URL&region=NAME&driver=s3|minio or dir:/absolute/path. "+
 			"Empty: everything stays on local disk. memory: is for trying things out and forgets everything at the end."),
 		secret("s3.access_key", &c.S3.AccessKey, "Static access key. Empty: the environment (AWS_ACCESS_KEY_ID, ...), shared files or the machine's role."),

@@ -67,6 +67,7 @@ type Node struct {
 	cache   *remote.Cache // nil: no bucket
 	claim   *control.Claim
 	claimAt time.Time // when it was taken
+	rows    time.Time // since when the control plane has kept the rows of the bucket
 	journal *control.Journal
 	session control.Session
 	cluster string

@@ -35,6 +35,7 @@ func (n *Node) openDisk(context.Context) error {
 		return err
 	}
 	n.disk = disk
+	disk.KeepFree(n.c.DiskMinFree)
 	n.onStop("unlock the data directory", func(context.Context) error { return disk.Close() })
 	return nil
 }
@@ -140,6 +141,12 @@ func (n *Node) takeClaim(ctx context.Context) error {
 			return err
 		}
 	}
+	if n.d.Store == nil {
+		var err error
+		if n.rows, err = rowsSince(n.d.FS, n.c.DataDir, n.d.Now(), n.d.TakeOver, n.d.Log); err != nil {
+			return err
+		}
+	}
 	n.claimAt = n.d.Now()
 	claim, err := control.AcquireClaim(ctx, n.bucket, o)
 	if err != nil {
@@ -220,6 +227,7 @@ func (n *Node) openBroker(ctx context.Context) error {
 		o.Journal, o.Claim, o.Cache = n.journal, n.claim, n.cache
 		o.SnapshotAt = n.d.Now() // openSession has written one
 		o.ClaimAt = n.claimAt
+		o.RowsSince = n.rows
 	}
 	b, err := broker.Open(ctx, o)
 	if err != nil {

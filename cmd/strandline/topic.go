@@ -31,7 +31,7 @@ func (a *adminFlags) client() *client.Client { return client.New(a.address, nil)
 func topicCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "topic", Short: "Create, list, describe, configure, trim and delete topics of a running node"}
 	group(cmd)
-	cmd.AddCommand(topicCreateCommand(), topicListCommand(), topicDescribeCommand(), topicConfigCommand(), topicTrimCommand(), topicRetainCommand(), topicDeleteCommand())
+	cmd.AddCommand(topicCreateCommand(), topicListCommand(), topicDescribeCommand(), topicConfigCommand(), topicTrimCommand(), topicRetainCommand(), topicDeleteCommand(), topicReopenCommand())
 	return cmd
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/strandline-io/strandline/gateway/admin/client"
 	"github.com/strandline-io/strandline/gateway/broker"
@@ -62,8 +63,23 @@ func warnings(h broker.Health) []string {
 	if h.Publishing != nil {
 		out = append(out, h.Publishing.Error())
 	}
-	if h.Unclaimed != nil {
+	switch {
+	case h.Unclaimed != nil:
 		out = append(out, h.Unclaimed.Error())
+	case h.Bucket != nil:
+		out = append(out, "the bucket does not answer: "+h.Bucket.Error())
+	}
+	if h.StalledBy != nil {
+		out = append(out, fmt.Sprintf("copies of %d partitions to the bucket fail, those of %s since %s: %s: what they hold exists once",
+			h.Stalled, h.StalledBy.Partition, h.StalledBy.Since.UTC().Format(time.RFC3339), h.StalledBy.Err))
+	}
+	for _, err := range []error{h.DiskDown, h.Full} {
+		if err != nil {
+			out = append(out, err.Error())
+		}
+	}
+	if h.Sweeping != nil {
+		out = append(out, "the last sweep of the bucket was not complete: "+h.Sweeping.Error())
 	}
 	return append(out, h.Offline...)
 }
@@ -90,7 +106,18 @@ func (s *Server) getCluster(w http.ResponseWriter, _ *http.Request) error {
 		Topics:     len(s.o.Broker.Catalog().Topics()),
 		Partitions: h.Partitions,
 		Offline:    append([]string{}, h.Offline...),
+		Disk:       client.Disk{FreeBytes: h.Disk.Free, TotalBytes: h.Disk.Total, FloorBytes: h.Disk.Floor, ReadOnly: message(h.Full), Offline: message(h.DiskDown)},
+		BucketDown: message(h.Bucket),
+		Stalled:    h.Stalled,
 	})
+}
+
+// message is what an error says, empty for none.
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 func (s *Server) getConfig(w http.ResponseWriter, _ *http.Request) error {

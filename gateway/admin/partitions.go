@@ -40,6 +40,9 @@ func (s *Server) partition(ctx context.Context, t control.Topic, p control.Parti
 			out.RemoteSegments++
 		}
 	}
+	if why := s.o.Broker.ReadOnly(); why != nil {
+		out.State, out.Reason = "read-only", why.Error()
+	}
 	sums := s.o.Broker.SumOf(t, segments)
 	out.LocalBytes, out.RemoteBytes, out.CopyLagBytes = sums.Local, sums.Remote, sums.CopyLag
 	return out

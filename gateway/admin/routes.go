@@ -40,8 +40,12 @@ func (s *Server) routes() http.Handler {
 		"GET /v1/topics/{topic}/partitions/{partition}/segments": s.listSegments,
 		"POST /v1/topics/{topic}/partitions/{partition}/roll":    s.rollPartition,
 		"POST /v1/topics/{topic}/partitions/{partition}/copy":    s.copyPartition,
-		"POST /v1/topics/{topic}/partitions/{partition}/trim":    s.trimPartition,
-		"POST /v1/topics/{topic}/partitions/{partition}/retain":  s.retainPartition,
+		"POST /v1/topics/{topic}/partitions/{partition}/reopen":  s.reopenPartition,
+
+		"GET /v1/sweep":  s.lastSweep,
+		"POST /v1/sweep": s.sweepBucket,
+		"POST /v1/topics/{topic}/partitions/{partition}/trim":   s.trimPartition,
+		"POST /v1/topics/{topic}/partitions/{partition}/retain": s.retainPartition,
 	} {
 		mux.Handle(pattern, s.answering(h))
 	}

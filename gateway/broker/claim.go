@@ -50,6 +50,13 @@ func (w *claimWatch) report() (at time.Time, unread error) {
 		w.misses, w.at.UTC().Format(time.RFC3339), w.err)
 }
 
+// last returns why the last read failed, nil if it did not or there was none.
+func (w *claimWatch) last() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
 // checkClaim reads the claim, for at most ClaimEvery. One that is somebody else's
 // fences this node and is StaleFence; any other error proves nothing, and whoever
 // is about to do what cannot be undone must not do it.

@@ -1,10 +1,17 @@
 package broker
 
 import (
+	"errors"
 	"time"
 
 	"github.com/strandline-io/strandline/tiers/local"
+	"github.com/strandline-io/strandline/tiers/partition"
+	"github.com/strandline-io/strandline/tiers/remote"
 )
+
+// copiesMayFail is how long the copies of a partition may fail before health
+// warns: a store that asks to slow down, or restarts, is no news.
+const copiesMayFail = 2 * time.Minute
 
 // Health says how the node is doing.
 type Health struct {
@@ -16,35 +23,92 @@ type Health struct {
 	Opening    int       // partitions that were not tried yet
 	Partitions int       // all of them
 	Offline    []string  // partitions that could not be opened or have failed, with the reason
-	Disk       local.Room
-	Full       error // why the disk takes no records now: the partitions are read-only
+
+	Disk     local.Room
+	DiskDown error // why the disk is offline with all of its partitions
+	Full     error // why the disk takes no records now: the partitions are read-only
+
+	HasBucket bool
+	Bucket    error        // why the bucket did not answer when it was asked last (every few seconds)
+	Stalled   int          // partitions whose copies have failed for a while
+	StalledBy *CopiesFail  // the one that has failed for the longest
+	Sweeping  error        // why the last sweep was not complete
+	Swept     *SweepReport // the last sweep, nil: none yet
+}
+
+// CopiesFail is a partition whose copies fail.
+type CopiesFail struct {
+	Partition string
+	partition.CopyTrouble
 }
 
 // Health looks at every partition.
 func (b *Broker) Health() Health {
-	h := Health{Offline: []string{}, SnapshotAt: *b.snapshotAt.Load()}
+	h := Health{Offline: []string{}, SnapshotAt: *b.snapshotAt.Load(), HasBucket: b.o.Cache != nil}
 	h.ClaimAt, h.Unclaimed = b.claim.report()
-	h.Disk = b.o.Disk.Room()
+	h.Bucket = b.claim.last()
+	h.Disk, h.DiskDown = b.o.Disk.Room(), b.o.Disk.Failed()
 	h.Full = h.Disk.Full
+	b.sweeps.mu.Lock()
+	h.Sweeping, h.Swept = b.sweeps.failing, b.sweeps.last
+	b.sweeps.mu.Unlock()
 	if e := b.fenced.Load(); e != nil {
 		h.Fenced = e
 	}
 	if e := b.publishing.Load(); e != nil {
 		h.Publishing = e
 	}
+	now := b.o.Now()
 	for _, s := range b.Catalog().slots() {
-		h.Partitions++
-		st := s.state.Load()
-		switch {
-		case st.offline:
-			h.Offline = append(h.Offline, st.err.Error())
-		case st.owner == nil:
-			h.Opening++
-		default:
-			if err := st.owner.View().Err; err != nil && h.Fenced == nil {
-				h.Offline = append(h.Offline, s.identity.Name.String()+": "+err.Error())
-			}
-		}
+		h.see(s, now)
 	}
 	return h
+}
+
+// see adds one partition.
+func (h *Health) see(s *slot, now time.Time) {
+	h.Partitions++
+	st := s.state.Load()
+	switch {
+	case st.offline:
+		h.Offline = append(h.Offline, st.err.Error())
+		return
+	case st.owner == nil:
+		h.Opening++
+		return
+	}
+	v, name := st.owner.View(), s.identity.Name.String()
+	if v.Err != nil && h.Fenced == nil {
+		h.Offline = append(h.Offline, name+": "+v.Err.Error())
+	}
+	if c := v.Copying; c != nil && v.Err == nil && now.Sub(c.Since) >= copiesMayFail {
+		h.Stalled++
+		if h.StalledBy == nil || c.Since.Before(h.StalledBy.Since) {
+			h.StalledBy = &CopiesFail{name, *c}
+		}
+	}
+}
+
+// ReadOnly is why no partition takes records now, nil if they do.
+func (b *Broker) ReadOnly() error { return b.o.Disk.Full() }
+
+// BucketReason is in a word why the bucket does not answer: empty if it does.
+func (h Health) BucketReason() string {
+	if h.Bucket == nil {
+		return ""
+	}
+	for _, r := range []struct {
+		err  error
+		word string
+	}{
+		{remote.ErrDenied, "denied"},
+		{remote.ErrNoBucket, "no-bucket"},
+		{remote.ErrThrottled, "throttled"},
+		{remote.ErrUnavailable, "unavailable"},
+	} {
+		if errors.Is(h.Bucket, r.err) {
+			return r.word
+		}
+	}
+	return "other"
 }

@@ -256,7 +256,7 @@ func (r copyDone) on(s *state) {
 		s.log.Info("copying to the bucket works again", "failures", s.copyRetry.failures)
 		s.metrics.stalled(-1)
 	}
-	s.copyRetry = backoff{}
+	s.copyRetry, s.trouble = backoff{}, nil
 	s.metrics.copied(r.seg.Size, s.now().Sub(r.began))
 	s.log.Debug("copied a segment", "base", r.seg.Base, "end", r.seg.End, "bytes", r.seg.Size, "id", r.seg.ID)
 	s.onCopyEnded()
@@ -278,6 +278,7 @@ func (s *state) onCopyFailed(seg tiers.RemoteSegment, err error) {
 	told := s.log.Debug
 	if s.copyRetry.failures == 1 {
 		s.metrics.stalled(1)
+		s.trouble = &CopyTrouble{Since: s.now(), Err: err}
 		told = s.log.Warn
 	}
 	told("a copy to the bucket failed: appends and local reads go on, it is tried again until it works",

@@ -43,6 +43,7 @@ type state struct {
 	reloading bool
 	copying   *attempt // the copy under way, nil if there is none
 	copyRetry backoff
+	trouble   *CopyTrouble // why copies fail, nil while they do not
 	rested    rested
 	undo      undoing
 	waiters   []copyWaiter

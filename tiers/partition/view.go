@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/strandline-io/strandline/remoteindex"
 	"github.com/strandline-io/strandline/tiers"
@@ -18,10 +19,19 @@ type View struct {
 	Epoch   tiers.LeaderEpoch
 	Lineage tiers.Lineage
 	Err     error // not nil: the partition is offline or closed, and why
+	Copying *CopyTrouble
 
 	files  *files             // of the local tier; nil once Err is set
 	index  *remoteindex.Index // of the remote tier; never changed
 	tiered bool               // segments are copied
+}
+
+// CopyTrouble is why copies of a partition to the bucket fail: nothing of it gets
+// there, and what is not there exists once. A View without one has no trouble, or
+// nothing to copy.
+type CopyTrouble struct {
+	Since time.Time // of the first failure
+	Err   error     // the first one
 }
 
 // files counts the Views and readers that use one local.Snapshot. The Snapshot
@@ -82,7 +92,7 @@ func (o *Owner) pinned() (v *View, drop func()) {
 // shows has changed since the last one. The caller stores it, then calls
 // onPublished.
 func (s *state) onView() *View {
-	v := &View{History: s.history, Epoch: s.id.Epoch, Err: s.offline()}
+	v := &View{History: s.history, Epoch: s.id.Epoch, Err: s.offline(), Copying: s.trouble}
 	if v.Err == nil {
 		v.Watermarks, v.Lineage, v.index = s.marks(), s.local.Lineage(), s.index
 		v.files, v.tiered = s.onFiles(), s.tiered()
@@ -120,7 +130,7 @@ func (s *state) onPublished(v *View) {
 // same reports whether a reader could not tell v from w.
 func (v *View) same(w *View) bool {
 	return v.Watermarks == w.Watermarks && v.History == w.History && v.Epoch == w.Epoch && errors.Is(v.Err, w.Err) &&
-		v.files == w.files && v.tiered == w.tiered && v.index == w.index && slices.Equal(v.Lineage, w.Lineage)
+		v.files == w.files && v.Copying == w.Copying && v.tiered == w.tiered && v.index == w.index && slices.Equal(v.Lineage, w.Lineage)
 }
 
 // wakes reports whether a fetch that waits under v would want w.

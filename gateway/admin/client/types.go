@@ -20,6 +20,9 @@ type Cluster struct {
 	Topics     int      `json:"topics"`
 	Partitions int      `json:"partitions"`
 	Offline    []string `json:"offline"` // partitions that do not serve, with the reason
+	Disk       Disk     `json:"disk"`
+	BucketDown string   `json:"bucket_down"` // why the bucket did not answer when it was asked last; empty: it did
+	Stalled    int      `json:"stalled"`     // partitions whose copies to the bucket have failed for a while
 }
 
 // Topic is a topic in a list.
@@ -41,7 +44,7 @@ type TopicDetail struct {
 // exclusive.
 type Partition struct {
 	Index  int32  `json:"index"`
-	State  string `json:"state"`  // "online", or "offline" with a reason
+	State  string `json:"state"`  // "online", or "offline" or "read-only" with a reason
 	Reason string `json:"reason"` // empty while online
 
 	LeaderEpoch   int32 `json:"leader_epoch"`
