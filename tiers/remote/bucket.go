@@ -95,8 +95,9 @@ type Cond struct {
 
 // Range is a part of an object. The zero value is all of it.
 type Range struct {
-	Off int64
-	Len int64 // 0: to the end
+	Off  int64
+	Len  int64  // 0: to the end
+	ETag string // of Get: if not empty the object must have it, else ErrPrecondition
 }
 
 // ListOptions select what List yields.

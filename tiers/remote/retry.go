@@ -83,6 +83,7 @@ func WithRetry(b Bucket, o RetryOptions) Bucket {
 		Bucket:  b,
 		o:       o,
 		budget:  retryBudget{tokens: budgetMax},
+		broken:  counter(o.Registerer, "object", "bodies_broken_total", "Bodies that broke off or came no further, and were asked for again from the last good byte on."),
 		retries: counters(o.Registerer, "object", "retries_total", "Calls of the object store that were tried again.", "op"),
 	}
 }
@@ -94,6 +95,7 @@ type retrier struct {
 	o       RetryOptions
 	budget  retryBudget
 	retries *prometheus.CounterVec
+	broken  prometheus.Counter
 }
 
 // retryBudget keeps retries to a fifth of the calls, after a burst: without

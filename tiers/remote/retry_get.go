@@ -115,6 +115,7 @@ func (b *resumed) read(p []byte) (int, error) {
 // broken ends a request and waits for the next one, or sets err.
 func (b *resumed) broken(err error) {
 	b.drop()
+	b.r.broken.Inc()
 	if b.tries == nil {
 		b.tries = b.r.tries("get", b.key)
 	}
@@ -129,7 +130,7 @@ func (b *resumed) broken(err error) {
 // reopen asks for the rest. An object that was replaced meanwhile is an error:
 // its bytes must not be joined to those of the old one.
 func (b *resumed) reopen() error {
-	body, stop, o, err := b.r.open(b.ctx, b.key, Range{Off: b.off, Len: b.end - b.off})
+	body, stop, o, err := b.r.open(b.ctx, b.key, Range{Off: b.off, Len: b.end - b.off, ETag: b.etag})
 	if err != nil {
 		return Fail("get", b.key, b.tries.again(b.ctx, err))
 	}

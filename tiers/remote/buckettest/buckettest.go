@@ -185,6 +185,13 @@ func checkRanges(c on) {
 		_, _, err := b.Get(t.Context(), "r", r)
 		wantErr(t, fmt.Sprintf("range %v", r), err, remote.ErrRange)
 	}
+	_, o := get(t, b, "r", remote.Range{})
+	same, _ := get(t, b, "r", remote.Range{Off: 7, Len: 20, ETag: o.ETag})
+	wantBytes(t, "range of a known object", same, body[7:27])
+	for _, r := range []remote.Range{{ETag: "0123"}, {Off: 5, ETag: "0123"}, {Off: 5, Len: 10, ETag: "0123"}} {
+		_, _, err := b.Get(t.Context(), "r", r)
+		wantErr(t, fmt.Sprintf("range %v of another object", r), err, remote.ErrPrecondition)
+	}
 	buf := make([]byte, 100)
 	for _, c := range []struct {
 		off int64

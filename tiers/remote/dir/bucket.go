@@ -175,6 +175,9 @@ func (b *Bucket) Get(ctx context.Context, key string, r remote.Range) (io.ReadCl
 		return nil, remote.Object{}, remote.Fail("get", key, err)
 	}
 	off, end, err := r.Span(o.size)
+	if cerr := (remote.Cond{ETag: r.ETag}).Check(true, o.object(key).ETag); cerr != nil {
+		err = cerr
+	}
 	if err != nil {
 		_ = o.file.Close() // it was only read
 		return nil, remote.Object{}, remote.Fail("get", key, err)

@@ -211,6 +211,9 @@ func (b *Bucket) Get(ctx context.Context, key string, r remote.Range) (body io.R
 		if err != nil {
 			return err
 		}
+		if err = (remote.Cond{ETag: r.ETag}).Check(true, out.ETag); err != nil {
+			return err
+		}
 		var off, end int64
 		if off, end, err = r.Span(out.Size); err == nil {
 			body = fault.body(ctx, o.body[off:end])

@@ -47,10 +47,13 @@ func (c *client) Put(ctx context.Context, key string, u s3wire.Upload) (s3wire.S
 	return s3wire.Stored{ETag: out.ETag, CRC32C: out.ChecksumCRC32C}, nil
 }
 
-func (c *client) Get(ctx context.Context, key, byteRange string) (io.ReadCloser, s3wire.Header, error) {
+func (c *client) Get(ctx context.Context, key, byteRange, etag string) (io.ReadCloser, s3wire.Header, error) {
 	var o miniogo.GetObjectOptions
 	if byteRange != "" {
 		o.Set("Range", byteRange)
+	}
+	if etag != "" {
+		o.Set("If-Match", `"`+etag+`"`)
 	}
 	body, out, header, err := c.core.GetObject(ctx, c.cfg.Bucket, key, o)
 	if err != nil {

@@ -55,8 +55,12 @@ func (c *client) Put(ctx context.Context, key string, u s3wire.Upload) (s3wire.S
 	return s3wire.Stored{ETag: aws.ToString(out.ETag), CRC32C: aws.ToString(out.ChecksumCRC32C)}, nil
 }
 
-func (c *client) Get(ctx context.Context, key, byteRange string) (io.ReadCloser, s3wire.Header, error) {
-	out, err := c.sdk.GetObject(ctx, &awss3.GetObjectInput{Bucket: &c.bucket, Key: &key, Range: optional(byteRange)})
+func (c *client) Get(ctx context.Context, key, byteRange, etag string) (io.ReadCloser, s3wire.Header, error) {
+	in := &awss3.GetObjectInput{Bucket: &c.bucket, Key: &key, Range: optional(byteRange)}
+	if etag != "" {
+		in.IfMatch = aws.String(`"` + etag + `"`)
+	}
+	out, err := c.sdk.GetObject(ctx, in)
 	if err != nil {
 		return nil, s3wire.Header{}, err
 	}

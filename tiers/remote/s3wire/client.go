@@ -16,7 +16,7 @@ import (
 type Client interface {
 	Put(ctx context.Context, key string, u Upload) (Stored, error)
 	// Get asks for byteRange as in the HTTP header, all of the object if empty.
-	Get(ctx context.Context, key, byteRange string) (io.ReadCloser, Header, error)
+	Get(ctx context.Context, key, byteRange, etag string) (io.ReadCloser, Header, error)
 	// Head asks for the checksum too, unless that is MD5: such a store may know no
 	// header for it.
 	Head(ctx context.Context, key, checksum string) (Header, error)

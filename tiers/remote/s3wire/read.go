@@ -24,7 +24,7 @@ func (b *Bucket) Get(ctx context.Context, key string, r remote.Range) (io.ReadCl
 		return nil, remote.Object{}, failf("get", b.place(key), "%w: %w", remote.ErrRange, err)
 	}
 	rctx, f := withFlight(ctx, 0)
-	body, h, err := b.client.Get(rctx, b.full(key), byteRange)
+	body, h, err := b.client.Get(rctx, b.full(key), byteRange, r.ETag)
 	if err != nil {
 		return nil, remote.Object{}, b.fail(ctx, "get", key, reads, f, err)
 	}
@@ -42,7 +42,7 @@ func formatRange(r remote.Range) (string, error) {
 	switch {
 	case r.Off < 0 || r.Len < 0:
 		return "", fmt.Errorf("offset %d and length %d must not be negative", r.Off, r.Len)
-	case r == remote.Range{}:
+	case r.Off == 0 && r.Len == 0:
 		return "", nil
 	case r.Len == 0:
 		return fmt.Sprintf("bytes=%d-", r.Off), nil
@@ -101,7 +101,7 @@ func (b *Bucket) ReadAt(ctx context.Context, key string, dst []byte, off int64) 
 	}
 	rctx, f, done := b.attempt(ctx, int64(len(dst)), 0)
 	defer done()
-	body, h, err := b.client.Get(rctx, b.full(key), fmt.Sprintf("bytes=%d-%d", off, off+int64(len(dst))-1))
+	body, h, err := b.client.Get(rctx, b.full(key), fmt.Sprintf("bytes=%d-%d", off, off+int64(len(dst))-1), "")
 	if err != nil {
 		return 0, b.fail(ctx, "read", key, reads, f, err)
 	}
@@ -164,7 +164,7 @@ func (b *Bucket) explain(ctx context.Context, key string, f *flight, err error) 
 	}
 	rctx, gf, done := b.attempt(ctx, 0, 0)
 	defer done()
-	body, _, gerr := b.client.Get(rctx, b.full(key), "bytes=0-0")
+	body, _, gerr := b.client.Get(rctx, b.full(key), "bytes=0-0", "")
 	if gerr == nil {
 		_ = body.Close()
 		return failed

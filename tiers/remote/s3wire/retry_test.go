@@ -132,6 +132,40 @@ func TestReadResumes(t *testing.T) {
 		if p.Hits() != 3 {
 			t.Errorf("%d requests were struck", p.Hits())
 		}
+		for i, r := range gets(p) {
+			if again := r.Header.Get("If-Match") != "" && r.Header.Get("Range") != ""; again != (i > 0) {
+				t.Errorf("request %d asks for range %q if it matches %q", i, r.Header.Get("Range"), r.Header.Get("If-Match"))
+			}
+		}
+	})
+}
+
+func gets(p *faultproxy.Proxy) (out []faultproxy.Seen) {
+	for _, r := range p.Seen() {
+		if r.Method == http.MethodGet {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// TestReadIsNotResumedInAnotherObject: the one that broke off was replaced.
+func TestReadIsNotResumedInAnotherObject(t *testing.T) {
+	each(t, func(t on) {
+		driver, sb := t.driver, t.bucket
+		p := faultproxy.New(t, sb.Endpoint)
+		b := remote.WithRetry(open(t, driver, sb, through(p.URL), quick), soon())
+		mustPut(t, b, "k", noise(9, 1<<20))
+		p.Add(faultproxy.Rule{Method: http.MethodGet, Action: faultproxy.Truncate})
+		r, _, err := b.Get(t.Context(), "k", remote.Range{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustPut(t, b, "k", noise(10, 1<<20))
+		if n, err := io.Copy(io.Discard, r); !errors.Is(err, remote.ErrPrecondition) || n >= 1<<20 {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+		_ = r.Close()
 	})
 }
 
