@@ -19,6 +19,7 @@ type Verification struct {
 	Doubled   int64    `json:"doubled"`
 	Reordered int64    `json:"reordered"` // a lower number after a higher one of the same producer
 	Missing   int64    `json:"missing"`   // numbers below the highest one that never came
+	Excused   bool     `json:"excused"`   // what is missing was not read, or may have been deleted
 	Problems  []string `json:"problems"`  // the first ones
 }
 

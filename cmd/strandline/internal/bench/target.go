@@ -38,7 +38,7 @@ type TopicOptions struct {
 // open returns a client that has reached the server.
 func (t *Target) open(ctx context.Context, opts ...kgo.Opt) (*kgo.Client, error) {
 	cl, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(t.Brokers...), kgo.ClientID("strandline-bench"),
+		kgo.SeedBrokers(t.Brokers...), kgo.ClientID("strandline-bench"), kgo.MetadataMinAge(50 * time.Millisecond),
 		kgo.RetryBackoffFn(func(n int) time.Duration { return min(time.Second, 20*time.Millisecond<<min(n, 6)) }),
 	}, opts...)...)
 	if err != nil {
@@ -69,7 +69,7 @@ func (t *Target) explain(err error) error {
 		return fmt.Errorf("the name of %s is not known: check --brokers: %w", where, err)
 	case errors.As(err, &op) && op.Op == "dial":
 		return fmt.Errorf("nothing answers at %s: start the server, or check --brokers: %w", where, err)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &op) && op.Op == "read" && !op.Timeout():
 		return fmt.Errorf("%s closes the connection: is it a Kafka listener without TLS and SASL? %w", where, err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("%s does not answer in time: %w", where, err)
