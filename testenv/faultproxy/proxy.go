@@ -15,10 +15,13 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/minio/minio-go/v7/pkg/signer"
 )
 
 // Action is what happens to a request.
@@ -36,6 +39,17 @@ const (
 	Truncate    Action = "truncate"     // half of the answer's body, then reset
 	Stall       Action = "stall"        // half of the answer's body, then nothing
 	FlipBit     Action = "flip bit"     // one bit of the answer's body is wrong
+
+	StallRequest Action = "stall request" // pass on half of the body, then nothing
+	FlipRequest  Action = "flip request"  // one bit of the body that is passed on is wrong
+	Bandwidth    Action = "bandwidth"     // both bodies at Rule.Rate bytes a second
+	Strip        Action = "strip"         // pass it on without the headers that begin with Rule.Headers (see Sign)
+	StripAnswer  Action = "strip answer"  // answer without the headers that begin with Rule.Headers
+
+	// A listing that is not what the server answered.
+	ListNoToken   Action = "list: no token"    // more follows, and no token to ask for it
+	ListSameToken Action = "list: same token"  // more follows, always with the same token
+	ListDropKey   Action = "list: key missing" // its first key is missing
 )
 
 // Rule picks requests and says what happens to them. Empty fields match all.
@@ -50,6 +64,8 @@ type Rule struct {
 	Latency time.Duration
 	Status  int    // 503 if 0
 	Code    string // S3's error code; SlowDown for 503, none for others if empty
+	Rate    int    // bytes a second
+	Headers []string
 }
 
 // Seen is a request that reached the proxy.
@@ -64,6 +80,7 @@ type Proxy struct {
 	URL string
 
 	upstream  string
+	sign      func(*http.Request) // see Sign
 	transport *http.Transport
 	ended     context.Context //nolint:containedctx // ends hanging requests with the proxy
 
@@ -139,6 +156,19 @@ func (p *Proxy) Hits() int {
 	return n
 }
 
+// Sign has the proxy sign what it passes on under these keys, where it has changed
+// the headers: a server that knows nothing of a header is played by one that never
+// sees it, and must not be told by the signature.
+func (p *Proxy) Sign(access, secret, region string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sign = func(r *http.Request) {
+		r.Header.Del("Authorization")
+		signed := signer.SignV4(*r, access, secret, "", region)
+		r.Header = signed.Header
+	}
+}
+
 // strike returns the rule that is due for r, or one without an action.
 func (p *Proxy) strike(r *http.Request) Rule {
 	p.mu.Lock()
@@ -197,7 +227,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	default: // what happens to the others happens later
 	}
-	resp, err := p.forward(r, rule.Action == CutRequest)
+	resp, err := p.forward(r, rule)
 	if err != nil {
 		reset(w)
 		return
@@ -219,15 +249,8 @@ func (p *Proxy) wait(r *http.Request, d time.Duration) {
 	}
 }
 
-func (p *Proxy) forward(r *http.Request, half bool) (*http.Response, error) {
-	body := r.Body
-	if half {
-		body = &cutBody{Reader: io.LimitReader(r.Body, r.ContentLength/2), Closer: r.Body}
-	}
-	if r.ContentLength == 0 {
-		body = http.NoBody
-	}
-	out, err := http.NewRequestWithContext(r.Context(), r.Method, p.upstream+r.URL.RequestURI(), body)
+func (p *Proxy) forward(r *http.Request, rule Rule) (*http.Response, error) {
+	out, err := http.NewRequestWithContext(r.Context(), r.Method, p.upstream+r.URL.RequestURI(), p.body(r, rule))
 	if err != nil {
 		return nil, err
 	}
@@ -235,23 +258,16 @@ func (p *Proxy) forward(r *http.Request, half bool) (*http.Response, error) {
 	out.Header.Del("Expect")
 	out.Host = r.Host
 	out.ContentLength = r.ContentLength
-	return p.transport.RoundTrip(out)
-}
-
-// errCut breaks the connection to the server in the middle of a body.
-var errCut = errors.New("faultproxy: cut")
-
-type cutBody struct {
-	io.Reader
-	io.Closer
-}
-
-func (c *cutBody) Read(b []byte) (int, error) {
-	n, err := c.Reader.Read(b)
-	if errors.Is(err, io.EOF) {
-		err = errCut
+	if rule.Action == Strip {
+		strip(out.Header, rule.Headers)
+		p.mu.Lock()
+		sign := p.sign
+		p.mu.Unlock()
+		if sign != nil {
+			sign(out)
+		}
 	}
-	return n, err
+	return p.transport.RoundTrip(out)
 }
 
 func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, resp *http.Response, rule Rule) {
@@ -267,6 +283,17 @@ func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, resp *http.Respon
 	default:
 	}
 	maps.Copy(w.Header(), resp.Header)
+	if rule.Action == StripAnswer {
+		strip(w.Header(), rule.Headers)
+	}
+	if rewrites(rule.Action) {
+		b, _ := io.ReadAll(resp.Body)
+		b = rewrite(b, rule.Action)
+		w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+		w.WriteHeader(resp.StatusCode)
+		_, _ = w.Write(b)
+		return
+	}
 	w.WriteHeader(resp.StatusCode)
 	switch rule.Action {
 	case Truncate, Stall:
@@ -282,6 +309,10 @@ func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, resp *http.Respon
 			b[len(b)/2] ^= 1
 		}
 		_, _ = w.Write(b)
+	case Bandwidth:
+		if _, err := io.Copy(w, p.slowly(resp.Body, r, rule.Rate)); err != nil {
+			reset(w)
+		}
 	default:
 		if _, err := io.Copy(w, resp.Body); err != nil {
 			reset(w) // the server broke off: so do we

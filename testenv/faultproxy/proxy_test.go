@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -100,6 +101,9 @@ func TestActions(t *testing.T) {
 		{rule: Rule{Action: StatusAfter, Status: 500}, method: http.MethodPut, status: 500, kept: true},
 		{rule: Rule{Action: Truncate}, method: http.MethodGet, kept: true},
 		{rule: Rule{Action: FlipBit}, method: http.MethodGet, status: 200, kept: true},
+		{rule: Rule{Action: FlipRequest}, method: http.MethodPut, status: 200, kept: true},
+		{rule: Rule{Action: Bandwidth, Rate: 100 << 20}, method: http.MethodPut, status: 200, kept: true},
+		{rule: Rule{Action: Bandwidth, Rate: 100 << 20}, method: http.MethodGet, status: 200, kept: true, intact: true},
 		{rule: Rule{Action: Delay, Latency: time.Millisecond}, method: http.MethodGet, status: 200, kept: true, intact: true},
 	} {
 		t.Run(fmt.Sprint(c.rule.Action, c.rule.Status), func(t *testing.T) {
@@ -128,10 +132,10 @@ func TestActions(t *testing.T) {
 
 // TestHangAndStall end with the client's patience.
 func TestHangAndStall(t *testing.T) {
-	for _, action := range []Action{Hang, Stall} {
+	for _, action := range []Action{Hang, Stall, Bandwidth} {
 		p, o := start(t)
 		o.kept["/b/k"] = make([]byte, 1<<20)
-		p.Add(Rule{Action: action})
+		p.Add(Rule{Action: action, Rate: 1 << 20})
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		_, got, err := do(ctx, p, "GET", "/b/k", nil)
 		cancel()
@@ -175,5 +179,112 @@ func TestRulesPick(t *testing.T) {
 	p.Clear()
 	if status, _, _ := do(t.Context(), p, "PUT", "/b/z?partNumber=3", nil); status != 200 || p.Hits() != 0 || len(p.Seen()) != 1 {
 		t.Error(status, p.Hits(), p.Seen())
+	}
+}
+
+// TestStalledRequest: the server gets half of the body and no end.
+func TestStalledRequest(t *testing.T) {
+	p, o := start(t)
+	p.Add(Rule{Action: StallRequest})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, _, err := do(ctx, p, "PUT", "/b/k", make([]byte, 1<<20)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	if _, kept := o.get("/b/k"); kept {
+		t.Error("half of a body was kept")
+	}
+}
+
+func TestFlippedRequestDiffersInOneBit(t *testing.T) {
+	p, o := start(t)
+	want := bytes.Repeat([]byte("0123456789"), 100_000)
+	p.Add(Rule{Action: FlipRequest})
+	if _, _, err := do(t.Context(), p, "PUT", "/b/k", want); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := o.get("/b/k")
+	bits := 0
+	for i := range got {
+		for x := got[i] ^ want[i]; x != 0; x &= x - 1 {
+			bits++
+		}
+	}
+	if len(got) != len(want) || bits != 1 {
+		t.Errorf("%d bits differ", bits)
+	}
+}
+
+func TestStrippedHeaders(t *testing.T) {
+	var seen, answered http.Header
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = r.Header.Clone()
+		w.Header().Set("X-Amz-Checksum-Crc32c", "abc")
+		w.Header().Set("Etag", "e")
+	}))
+	defer server.Close()
+	p := New(t, server.URL)
+	p.Sign("key", "secret", "region")
+	send := func() {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, p.URL+"/b/k", strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("If-None-Match", "*")
+		req.Header.Set("X-Amz-Content-Sha256", "UNSIGNED-PAYLOAD")
+		req.Header.Set("Authorization", "theirs")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		answered = resp.Header
+	}
+	p.Add(Rule{Action: Strip, Headers: []string{"if-"}})
+	send()
+	if seen.Get("If-None-Match") != "" || !strings.HasPrefix(seen.Get("Authorization"), "AWS4-HMAC-SHA256 Credential=key/") || answered.Get("Etag") != "e" {
+		t.Errorf("%v, answered %v", seen, answered)
+	}
+	p.Clear()
+	p.Add(Rule{Action: StripAnswer, Headers: []string{"X-Amz-Checksum"}})
+	send()
+	if seen.Get("If-None-Match") != "*" || seen.Get("Authorization") != "theirs" || answered.Get("X-Amz-Checksum-Crc32c") != "" || answered.Get("Etag") != "e" {
+		t.Errorf("%v, answered %v", seen, answered)
+	}
+}
+
+func TestRewrittenListings(t *testing.T) {
+	const whole = "<R><IsTruncated>true</IsTruncated><NextContinuationToken>t1</NextContinuationToken><Contents><Key>a</Key></Contents><Contents><Key>b</Key></Contents></R>"
+	for action, want := range map[Action]string{
+		ListNoToken:   "<R><IsTruncated>true</IsTruncated><Contents><Key>a</Key></Contents><Contents><Key>b</Key></Contents></R>",
+		ListSameToken: "<R><IsTruncated>true</IsTruncated><NextContinuationToken>again</NextContinuationToken><Contents><Key>a</Key></Contents><Contents><Key>b</Key></Contents></R>",
+		ListDropKey:   "<R><IsTruncated>true</IsTruncated><NextContinuationToken>t1</NextContinuationToken><Contents><Key>b</Key></Contents></R>",
+	} {
+		p, o := start(t)
+		o.kept["/b"] = []byte(whole)
+		p.Add(Rule{Query: "list-type=2", Action: action})
+		status, got, err := do(t.Context(), p, http.MethodGet, "/b?list-type=2&prefix=x", nil)
+		if err != nil || status != 200 || string(got) != want {
+			t.Errorf("%s: %d, %v, %s", action, status, err, got)
+		}
+		if _, got, _ := do(t.Context(), p, http.MethodGet, "/b?list-type=2&prefix=x", nil); string(got) != whole {
+			t.Errorf("%s struck twice: %s", action, got)
+		}
+	}
+}
+
+func TestRequestsAreCountedByClass(t *testing.T) {
+	p, _ := start(t)
+	for _, r := range []struct{ method, path string }{
+		{"PUT", "/b/k"}, {"GET", "/b/k"}, {"GET", "/b/k"}, {"HEAD", "/b/k"}, {"GET", "/b?list-type=2&prefix=topics/"}, {"DELETE", "/b/k"},
+		{"POST", "/b?delete"}, {"POST", "/b/k?uploads"}, {"PUT", "/b/k?partNumber=1&uploadId=u"}, {"POST", "/b/k?uploadId=u"}, {"GET", "/b?uploads&prefix=x"}, {"OPTIONS", "/b"},
+	} {
+		if _, _, err := do(t.Context(), p, r.method, r.path, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[Class]int{Put: 1, Get: 2, Head: 1, List: 1, Delete: 2, Multipart: 4, Other: 1}
+	if got := p.Count(); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
