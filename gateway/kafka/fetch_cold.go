@@ -15,11 +15,15 @@ type coldRead struct {
 // one try per partition and fetch.
 func (f *fetching) goCold(p *pull) {
 	n, minOne := f.room(p)
-	if p.cold == coldOver || n == 0 && !minOne {
+	minOne = minOne && !f.first
+	if p.cold == coldOver {
 		return
 	}
-	if f.colds >= maxColds {
-		p.cold = coldQueued
+	if f.colds >= maxColds || n == 0 && !minOne && f.colds > 0 {
+		p.cold = coldQueued // those that run may bring less than they were promised
+		return
+	}
+	if n == 0 && !minOne {
 		return
 	}
 	if n > 0 {
@@ -29,7 +33,9 @@ func (f *fetching) goCold(p *pull) {
 	}
 	p.cold = coldRunning
 	f.colds++
-	minOne = minOne && f.colds == 1
+	p.promised, p.first = n, minOne
+	f.promised += n
+	f.first = f.first || minOne
 	ctx, left, done := f.coldCtx, f.left, f.coldDone
 	go func() {
 		r := f.read(ctx, p, n, minOne)
@@ -47,6 +53,8 @@ func (f *fetching) goCold(p *pull) {
 // warmed brings home what came from the bucket.
 func (f *fetching) warmed(c coldRead) {
 	f.colds--
+	f.promised -= c.p.promised
+	f.first = f.first && !c.p.first
 	c.p.cold = coldOver
 	f.bring(c.p, c.r)
 	f.nextCold()

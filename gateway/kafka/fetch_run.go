@@ -27,6 +27,8 @@ type pull struct {
 	aborted   []aborted
 	diverging *partition.EpochEnd
 	cold      coldState
+	promised  int  // bytes of the answer that its read from the bucket may use
+	first     bool // which may be one batch larger than that
 
 	pointed             bool // leader and leaderEpoch are set
 	leader, leaderEpoch int32
@@ -76,7 +78,9 @@ type fetching struct {
 	buffers  []buffer
 	reserved int64
 
-	colds    int // running
+	colds    int  // running
+	promised int  // bytes of the answer, to those
+	first    bool // to one of those: that it may bring a batch larger than the limits
 	coldDone chan coldRead
 	left     chan struct{} // closed when nobody waits for the cold ones any more
 	coldCtx  context.Context
@@ -198,9 +202,37 @@ func (f *fetching) sweep() {
 
 // room is how much of a partition may still be read, and whether one batch may be
 // larger than that: the first of the whole answer, or a consumer could get stuck
-// before it (KIP-74).
+// before it (KIP-74). What is promised to reads from the bucket is taken, so that
+// all of them together stay within the limit.
 func (f *fetching) room(p *pull) (n int, minOne bool) {
-	return max(min(p.want.maxBytes-p.size, f.maxBytes-f.size), 0), f.size == 0
+	return max(min(p.want.maxBytes-p.size, f.maxBytes-f.size-f.promised), 0), f.size == 0
+}
+
+// fitting is as many whole batches of records as the answer has room for: another
+// tier may have brought a batch larger than all of it meanwhile. What is left out
+// is in the cache for the next fetch.
+func (f *fetching) fitting(records []byte) []byte {
+	left := f.maxBytes - f.size
+	if f.size == 0 || len(records) <= left {
+		return records
+	}
+	f.ready = true
+	n := 0
+	for size := batchSize(records); size > 0 && n+size <= left; size = batchSize(records[n:]) {
+		n += size
+	}
+	return records[:n]
+}
+
+// batchSize is the size of the first batch; 0 if there is no whole one.
+func batchSize(records []byte) int {
+	if len(records) < 12 {
+		return 0
+	}
+	if n := int(int32(binary.BigEndian.Uint32(records[8:]))) + 12; n >= 27 && n <= len(records) {
+		return n
+	}
+	return 0
 }
 
 // readHot reads a partition from the local disk. When the answer is full it does
@@ -283,11 +315,12 @@ func (f *fetching) bring(p *pull, r readOutcome) {
 	for _, t := range r.res.Aborted {
 		p.abort(aborted{t.ProducerID, int64(t.First)})
 	}
-	if n := len(r.res.Records); n > 0 {
-		p.records = append(p.records, r.res.Records)
+	records := f.fitting(r.res.Records)
+	if n := len(records); n > 0 {
+		p.records = append(p.records, records)
 		p.size += n
 		f.size += n
-		p.at = nextAfter(r.res.Records, p.at)
+		p.at = nextAfter(records, p.at)
 		f.ready = f.ready || p.at < f.readable(p)
 	}
 }
@@ -339,12 +372,8 @@ func (p *pull) abort(t aborted) {
 
 // nextAfter is the offset after the last batch of whole batches.
 func nextAfter(records []byte, at tiers.Offset) tiers.Offset {
-	for len(records) >= 27 {
+	for n := batchSize(records); n > 0; n = batchSize(records) {
 		base := int64(binary.BigEndian.Uint64(records))
-		n := int(int32(binary.BigEndian.Uint32(records[8:]))) + 12
-		if n < 27 || n > len(records) {
-			break
-		}
 		at = tiers.Offset(base + int64(int32(binary.BigEndian.Uint32(records[23:]))) + 1)
 		records = records[n:]
 	}
