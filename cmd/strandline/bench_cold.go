@@ -51,6 +51,7 @@ as the topic has partitions, and says how the two compare.`,
 	f.add(cmd)
 	addBucketFlags(cmd)
 	cmd.Flags().BoolVar(&o.Evict, "evict", false, "have the node drop the topic from its local disk first")
+	cmd.Flags().BoolVar(&o.Yes, "yes", false, "evict a topic whatever its name")
 	cmd.Flags().Var(&ranged, "range-bytes", "bytes of one plain GET")
 	return cmd
 }

@@ -21,6 +21,7 @@ type ColdOptions struct {
 	// Evict has the node close, copy and drop from its disk everything that the
 	// topic holds. It needs Admin.
 	Evict bool
+	Yes   bool // evict a topic whatever its name
 	// Bucket, if not nil, is read next to the topic: the same objects by plain
 	// ranged GETs. It needs Admin, which knows the keys.
 	Bucket     remote.Bucket
@@ -115,6 +116,9 @@ func (o *ColdOptions) cleanUp(ctx context.Context) (err error) {
 func (o *ColdOptions) prepare(ctx context.Context, c *ColdReport) ([]client.Segment, error) {
 	a := client.New(o.Admin, nil)
 	if o.Evict {
+		if !ownTopic(o.Topic) && !o.Yes {
+			return nil, refuse("--evict drops topic %s from the node's disk, so that its consumers read from the object store; its name does not begin with %s: say --yes if that is wanted", o.Topic, TopicPrefix)
+		}
 		began := time.Now()
 		if err := evict(ctx, a, o.Topic); err != nil {
 			return nil, err
@@ -202,23 +206,4 @@ func (o *ColdOptions) firstByte(ctx context.Context, s client.Segment) (float64,
 		took = time.Since(began)
 	}
 	return float64(took.Microseconds()) / 1000, nil
-}
-
-// evictTime bounds how long a node may take to drop what it has copied.
-const evictTime = 10 * time.Minute
-
-// evict closes and copies everything, and has the node drop it from its disk.
-func evict(ctx context.Context, a *client.Client, topic string) error {
-	ctx, cancel := context.WithTimeout(ctx, evictTime)
-	defer cancel()
-	t, err := a.Topic(ctx, topic)
-	if err != nil {
-		return fmt.Errorf("evict topic %s: %w", topic, err)
-	}
-	for _, p := range t.Detail {
-		if err := errors.Join(a.Roll(ctx, topic, p.Index), a.Copy(ctx, topic, p.Index, true)); err != nil {
-			return fmt.Errorf("evict topic %s, partition %d: %w", topic, p.Index, err)
-		}
-	}
-	return nil
 }
