@@ -403,7 +403,7 @@ func TestLogStartsShareObjects(t *testing.T) {
 	n.publish(t, last)
 	calls := n.bucket.Calls(memory.OpPut, "cluster/change/")[before:]
 	if len(calls) != 4 { // 1000 log starts, 500, the topic, 2
-		t.Fatalf("%d writes: %v", len(calls), calls)
+		t.Fatal(len(calls), "writes, want 4")
 	}
 	if rep := n.same(t); rep.LogStarts != 1502 || rep.Changes != 2 || len(rep.Missing) != 0 {
 		t.Fatalf("%+v", rep)
