@@ -33,23 +33,34 @@ func peers(b *testing.B, f func(b *testing.B, addr string)) {
 	})
 }
 
-func benchNode(b *testing.B, ack string) string {
-	b.Helper()
+// diskNode is a node in this process, on this machine's disk and a folder as its
+// bucket.
+func diskNode(t testing.TB, changes ...func(*gateway.Config)) *gateway.Node {
+	t.Helper()
 	c := gateway.DefaultConfig()
-	c.DataDir, c.Bucket = filepath.Join(b.TempDir(), "data"), "dir:"+filepath.Join(b.TempDir(), "bucket")
+	c.DataDir, c.Bucket = filepath.Join(t.TempDir(), "data"), "dir:"+filepath.Join(t.TempDir(), "bucket")
 	c.Kafka.Listen, c.Admin.Listen = "127.0.0.1:0", "127.0.0.1:0"
-	n, err := gateway.Start(b.Context(), c, gateway.Deps{})
-	if err != nil {
-		b.Fatal(err)
+	for _, change := range changes {
+		change(&c)
 	}
-	b.Cleanup(func() {
+	n, err := gateway.Start(t.Context(), c, gateway.Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := n.Stop(ctx); err != nil {
-			b.Error(err)
+			t.Error(err)
 		}
 	})
-	_, err = kadm.NewClient(client(b, n.KafkaAddr())).CreateTopic(b.Context(), benchPartitions, 1, map[string]*string{"strandline.ack": &ack}, "bench")
+	return n
+}
+
+func benchNode(b *testing.B, ack string) string {
+	b.Helper()
+	n := diskNode(b)
+	_, err := kadm.NewClient(client(b, n.KafkaAddr())).CreateTopic(b.Context(), benchPartitions, 1, map[string]*string{"strandline.ack": &ack}, "bench")
 	if err != nil {
 		b.Fatal(err)
 	}
