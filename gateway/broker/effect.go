@@ -105,17 +105,13 @@ func (h holdings) startUnder(c partition.Config, now time.Time) tiers.Offset {
 		start = max(start, h.marks.LocalLogStart)
 	}
 	rows, local := h.facts(now)
-	d := plan.TotalRetention(plan.TotalFacts{
-		Rows: rows, Lineage: h.lineage, Floor: start, LogEnd: h.marks.LogEnd, LocalOnly: plan.LocalOnly(local, h.marks.RemoteEnd),
-		Copying: tiers.NoOffset, Limits: c.Retention.Total,
+	p := plan.Retention(plan.PassFacts{
+		Total: plan.TotalFacts{
+			Rows: rows, Local: local, Lineage: h.lineage, Floor: start, LogEnd: h.marks.LogEnd, Copying: tiers.NoOffset, Limits: c.Retention.Total,
+		},
+		HighWatermark: h.marks.HighWatermark, RemoteEnd: h.marks.RemoteEnd, Copied: c.Remote && !c.Retention.CopyPaused, Local: c.Retention.Local,
 	}, now)
-	start = max(start, d.Floor)
-	if c.Remote && !c.Retention.CopyPaused {
-		return start // what is not copied yet stays (R6)
-	}
-	return max(start, plan.LocalRetention(plan.LocalFacts{
-		Segments: local, LogStart: start, HighWatermark: h.marks.HighWatermark, RemoteEnd: h.marks.RemoteEnd, Limits: c.Retention.Total,
-	}, now).LogStart)
+	return max(start, p.LogStart)
 }
 
 // facts are the segments as package plan wants them. What is not known of a

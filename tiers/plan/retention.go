@@ -49,6 +49,7 @@ type LocalDrop struct {
 	Before   tiers.Offset // segments that end at or below it go; LocalLogStart moves there
 	LogStart tiers.Offset // to be published before anything goes
 	Roll     bool         // the active segment is due: close it, a later pass drops it
+	ByAge    bool         // age, not size, was what made the last one due
 }
 
 // LocalRetention decides which segments leave the disk (R6): from the oldest on,
@@ -78,8 +79,8 @@ func LocalRetention(f LocalFacts, now time.Time) LocalDrop {
 		}
 		over -= s.Size
 		d.Before = s.Next
-		if !f.Copied {
-			d.LogStart = max(d.LogStart, s.Next)
+		if !f.Copied && s.Next > d.LogStart {
+			d.LogStart, d.ByAge = s.Next, !bySize
 		}
 	}
 	return d
@@ -100,28 +101,15 @@ func localTime(s LocalSegment, now time.Time) time.Time {
 	return s.Modified
 }
 
-// LocalOnly sums up the local bytes that are not in the bucket, so that no
-// offset is counted twice (report 001). A segment that is partly there counts as
-// there.
-func LocalOnly(segs []LocalSegment, remoteEnd tiers.Offset) int64 {
-	var n int64
-	for _, s := range segs {
-		if s.Base >= remoteEnd {
-			n += s.Size
-		}
-	}
-	return n
-}
-
 // TotalFacts is what decides which remote segments go.
 type TotalFacts struct {
-	Rows      []tiers.RemoteSegment // all, by base, whatever their state is
-	Lineage   tiers.Lineage         // authoritative
-	Floor     tiers.Offset          // classic LogStart, switched X
-	LogEnd    tiers.Offset
-	LocalOnly int64        // bytes that are in no remote segment
-	Copying   tiers.Offset // base of the segment being copied, NoOffset if none is
-	Switched  bool         // switched or born object-first: the guard of R10 holds
+	Rows     []tiers.RemoteSegment // all, by base, whatever their state is
+	Local    []LocalSegment        // by offset: each offset counts in one tier only (report 001)
+	Lineage  tiers.Lineage         // authoritative
+	Floor    tiers.Offset          // classic LogStart, switched X
+	LogEnd   tiers.Offset
+	Copying  tiers.Offset // base of the segment being copied, NoOffset if none is
+	Switched bool         // switched or born object-first: the guard of R10 holds
 	// Suspended keeps age and size from dropping anything: progress is not known
 	// yet (report 001), or a rebuild has not ended (N1).
 	Suspended bool
@@ -133,9 +121,11 @@ type TotalDrop struct {
 	Retry  []tiers.RemoteSegment // DeleteStarted already: finish these first
 	Delete []tiers.RemoteSegment // in this order
 	Floor  tiers.Offset          // to be published before the first object goes (R8)
-	// Held is true if a record from the future is all that keeps a segment by
-	// age: warn (report 110).
-	Held bool
+	Left   int                   // segments of the log that stay
+	ByAge  bool                  // age, not size, has moved Floor that far
+	// Held is the segment that stays by age only because of a record from the
+	// future: warn (report 110). Nil: none.
+	Held *tiers.RemoteSegment
 }
 
 // TotalRetention decides which remote segments are deleted (R7, R10): those
@@ -143,52 +133,103 @@ type TotalDrop struct {
 // in the lineage on those that are due by age or size, until one is not.
 func TotalRetention(f TotalFacts, now time.Time) TotalDrop {
 	d := TotalDrop{Floor: f.Floor}
-	live := make([]tiers.RemoteSegment, 0, len(f.Rows))
 	for _, r := range f.Rows {
 		switch {
 		case r.State == tiers.DeleteStarted:
 			d.Retry = append(d.Retry, r)
-		case r.State != tiers.CopyFinished || f.Copying != tiers.NoOffset && r.Base >= f.Copying:
-			// Not readable, or not before what is being copied.
-		case forgotten(r, f):
+		case r.State == tiers.CopyFinished && f.before(r) && forgotten(r, f):
 			d.Delete = append(d.Delete, r)
-		case remoteindex.Within(r, f.Lineage, f.Floor, f.LogEnd):
-			live = append(live, r)
 		}
 	}
+	live := f.live()
+	d.Left = len(live.rows)
 	if f.Suspended {
 		return d
 	}
-	due, held := f.due(live, now)
-	d.Held = held
-	for _, r := range live[:due] {
+	due := f.due(live, now)
+	d.Left, d.ByAge, d.Held = len(live.rows)-due.n, due.byAge, due.held
+	for _, r := range live.rows[:due.n] {
 		d.Delete = append(d.Delete, r)
 		d.Floor = max(d.Floor, r.End)
 	}
 	return d
 }
 
+// before reports whether a segment lies before the one that is being copied.
+func (f TotalFacts) before(r tiers.RemoteSegment) bool {
+	return f.Copying == tiers.NoOffset || r.Base < f.Copying
+}
+
 // forgotten reports whether a segment goes whatever its age is: it lies below
 // the floor, or all its epochs are older than the lineage. The latter does not
 // hold for a switched partition, whose lineage may be empty while it is rebuilt
-// (s10.3).
+// (s10.3). Kafka lets a segment below the floor stay if it ends in an epoch that
+// is newer than the lineage's first, and may keep it for ever (report 125).
 func forgotten(r tiers.RemoteSegment, f TotalFacts) bool {
-	if f.Switched {
-		return r.End <= f.Floor
+	if r.End <= f.Floor {
+		return true
 	}
-	if len(f.Lineage) == 0 {
-		return false
+	return !f.Switched && len(f.Lineage) > 0 && r.Epochs.Last() < f.Lineage[0].Epoch
+}
+
+// living is what of a log can be due.
+type living struct {
+	rows  []tiers.RemoteSegment // in the lineage and not forgotten, by base
+	ready int                   // of them, those that no record on disk only lies before
+	local int64                 // bytes of local segments that no row covers
+}
+
+// live walks both tiers along the log.
+func (f TotalFacts) live() living {
+	var l living
+	truth := remoteindex.Truth{Lineage: f.Lineage, Start: f.Floor, Bound: f.LogEnd}
+	reach, gap := f.Floor, false
+	local := f.Local
+	for _, r := range f.Rows {
+		if r.State != tiers.CopyFinished || forgotten(r, f) {
+			continue
+		}
+		from, end := remoteindex.SafeRange(r, truth)
+		if end <= from {
+			continue
+		}
+		for len(local) > 0 && local[0].Next <= from { // behind the rows so far, before this one
+			if local[0].Base >= reach && local[0].Next > f.Floor {
+				l.local += local[0].Size
+			}
+			gap = gap || local[0].Next > reach && local[0].Size > 0
+			local = local[1:]
+		}
+		gap = gap || len(local) > 0 && local[0].Base < from && from > reach && local[0].Size > 0
+		reach = max(reach, end)
+		if remoteindex.Within(r, f.Lineage, f.Floor, f.LogEnd) {
+			l.rows = append(l.rows, r)
+			if !gap && f.before(r) {
+				l.ready = len(l.rows)
+			}
+		}
 	}
-	first, last := f.Lineage[0].Epoch, r.Epochs.Last()
-	return last < first || last == first && r.End <= f.Floor
+	for _, s := range local {
+		if s.Base >= reach && s.Next > f.Floor {
+			l.local += s.Size
+		}
+	}
+	return l
+}
+
+// overdue is how many of the oldest segments go, and why no more.
+type overdue struct {
+	n     int
+	byAge bool
+	held  *tiers.RemoteSegment
 }
 
 // due returns how many of the oldest segments go. Where segments overlap each
 // offset counts once.
-func (f TotalFacts) due(live []tiers.RemoteSegment, now time.Time) (n int, held bool) {
-	sizes, total := make([]int64, len(live)), f.LocalOnly
+func (f TotalFacts) due(l living, now time.Time) overdue {
+	sizes, total := make([]int64, len(l.rows)), l.local
 	reach := f.Floor
-	for i, r := range live {
+	for i, r := range l.rows {
 		if fresh := r.End - max(r.Base, min(reach, r.End)); i > 0 && fresh < r.End-r.Base {
 			sizes[i] = share(r.Size, fresh, r.End-r.Base)
 		} else {
@@ -197,16 +238,20 @@ func (f TotalFacts) due(live []tiers.RemoteSegment, now time.Time) (n int, held 
 		reach = max(reach, r.End)
 		total += sizes[i]
 	}
-	bySize := DropOldest(sizes, total, f.Limits.Bytes)
-	byAge := 0
-	if f.Limits.Age >= 0 {
-		byAge = slices.IndexFunc(live, func(r tiers.RemoteSegment) bool { return now.Sub(remoteTime(r)) < f.Limits.Age })
-		if byAge < 0 {
-			byAge = len(live)
-		}
-		held = byAge < len(live) && bySize <= byAge && remoteTime(live[byAge]).After(now)
+	bySize := min(DropOldest(sizes, total, f.Limits.Bytes), l.ready)
+	if f.Limits.Age < 0 {
+		return overdue{n: bySize}
 	}
-	return max(bySize, byAge), held
+	ready := l.rows[:l.ready]
+	byAge := slices.IndexFunc(ready, func(r tiers.RemoteSegment) bool { return now.Sub(remoteTime(r)) < f.Limits.Age })
+	if byAge < 0 {
+		byAge = len(ready)
+	}
+	d := overdue{n: max(bySize, byAge), byAge: byAge > bySize}
+	if d.n == byAge && byAge < len(ready) && remoteTime(ready[byAge]).After(now) {
+		d.held = &ready[byAge]
+	}
+	return d
 }
 
 // share is size * part / whole, without overflow; part < whole.

@@ -40,7 +40,7 @@ func TestTVR3_SizeRuleNeverGoesBelowTheLimit(t *testing.T) {
 		gone  int
 		left  int64
 	}{{300, 1, 350}, {250, 2, 250}, {251, 1, 350}, {450, 0, 450}, {449, 0, 450}, {0, 4, 50}, {Forever, 0, 450}} {
-		d := TotalRetention(TotalFacts{Rows: rows, Lineage: lin(0, 0), LogEnd: 45, LocalOnly: 50, Copying: tiers.NoOffset, Limits: Limits{c.limit, Forever}}, noon())
+		d := TotalRetention(TotalFacts{Rows: rows, Lineage: lin(0, 0), LogEnd: 45, Local: local(40, 50, 45), Copying: tiers.NoOffset, Limits: Limits{c.limit, Forever}}, noon())
 		if len(d.Delete) != c.gone || 450-100*int64(len(d.Delete)) != c.left || d.Floor != tiers.Offset(10*c.gone) {
 			t.Errorf("limit %d: %d deleted, floor %d; want %d", c.limit, len(d.Delete), d.Floor, c.gone)
 		}
@@ -107,12 +107,12 @@ func TestR6_LocalRetention(t *testing.T) {
 		{"no segments", LocalFacts{LogStart: 7, HighWatermark: 50, Limits: all}, 0, 7, false},
 	} {
 		got := LocalRetention(c.f, noon())
-		if got != (LocalDrop{c.before, c.start, c.roll}) {
+		if got != (LocalDrop{Before: c.before, LogStart: c.start, Roll: c.roll}) {
 			t.Errorf("%s: %+v, want before %d, start %d, roll %v", c.name, got, c.before, c.start, c.roll)
 		}
 	}
 	empty := LocalFacts{Segments: local(0, 100, 10, 10), HighWatermark: 10, RemoteEnd: 10, Copied: true, Limits: all}
-	if got := LocalRetention(empty, noon()); got != (LocalDrop{10, 0, false}) {
+	if got := LocalRetention(empty, noon()); got != (LocalDrop{Before: 10}) {
 		t.Errorf("an empty active segment: %+v", got)
 	}
 }
@@ -130,15 +130,15 @@ func TestReport110_FutureTimestampDoesNotPinLocalSegments(t *testing.T) {
 	rows := []tiers.RemoteSegment{remote(1, 0, 9, lin(0, 0)), remote(2, 10, 19, lin(0, 10))}
 	rows[0].MaxTimestamp = segs[0].MaxTimestamp
 	total := TotalFacts{Rows: rows, Lineage: lin(0, 0), LogEnd: 50, Copying: tiers.NoOffset, Limits: Limits{Forever, time.Minute}}
-	if d := TotalRetention(total, noon()); len(d.Delete) != 0 || !d.Held {
+	if d := TotalRetention(total, noon()); len(d.Delete) != 0 || d.Held == nil {
 		t.Errorf("total retention keeps it and warns: %+v", d)
 	}
 	total.Limits.Bytes = 100
-	if d := TotalRetention(total, noon()); len(d.Delete) != 1 || d.Held {
+	if d := TotalRetention(total, noon()); len(d.Delete) != 1 || d.Held != nil {
 		t.Errorf("size retention still works: %+v", d)
 	}
 	rows[0].MaxTimestamp, rows[0].CreatedAt, total.Limits.Bytes = -1, noon().Add(-time.Hour), Forever
-	if d := TotalRetention(total, noon()); len(d.Delete) != 2 || d.Held {
+	if d := TotalRetention(total, noon()); len(d.Delete) != 2 || d.Held != nil {
 		t.Errorf("no record carries a time: %+v", d)
 	}
 	rows[0].CreatedAt = noon()
@@ -151,13 +151,17 @@ func TestReport110_FutureTimestampDoesNotPinLocalSegments(t *testing.T) {
 func TestReport001_NoOffsetCountsTwice(t *testing.T) {
 	segs := local(20, 100, 50, 30, 40)
 	for end, want := range map[tiers.Offset]int64{0: 300, 20: 300, 30: 200, 35: 100, 40: 100, 50: 0} {
-		if got := LocalOnly(segs, end); got != want {
+		f := TotalFacts{Local: segs, Lineage: lin(0, 0), LogEnd: 50, Copying: tiers.NoOffset}
+		if end > 0 {
+			f.Rows = []tiers.RemoteSegment{remote(1, 0, end-1, lin(0, 0))}
+		}
+		if got := f.live().local; got != want {
 			t.Errorf("remote end %d: %d bytes only local, want %d", end, got, want)
 		}
 	}
 	rows := []tiers.RemoteSegment{remote(1, 0, 9, lin(0, 0)), remote(2, 10, 19, lin(0, 10))}
-	f := TotalFacts{Rows: rows, Lineage: lin(0, 0), LogEnd: 50, LocalOnly: 300, Copying: tiers.NoOffset, Limits: Limits{200, time.Second}, Suspended: true}
-	if d := TotalRetention(f, noon()); len(d.Delete) != 0 || d.Floor != 0 {
+	f := TotalFacts{Rows: rows, Local: segs, Lineage: lin(0, 0), LogEnd: 50, Copying: tiers.NoOffset, Limits: Limits{200, time.Second}, Suspended: true}
+	if d := TotalRetention(f, noon()); len(d.Delete) != 0 || d.Floor != 0 || d.Left != 2 {
 		t.Errorf("size or age drop something while progress is not known: %+v", d)
 	}
 	// A copy that was tried again covers the same offsets: 200 bytes, not 400, and
@@ -167,6 +171,52 @@ func TestReport001_NoOffsetCountsTwice(t *testing.T) {
 	g := TotalFacts{Rows: twice, Lineage: lin(0, 0), LogEnd: 50, Copying: tiers.NoOffset, Limits: Limits{250, Forever}}
 	if d := TotalRetention(g, noon()); len(d.Delete) != 0 {
 		t.Errorf("%d go although the offsets have 250 bytes", len(d.Delete))
+	}
+	// Behind a hole in the bucket's cover that the disk fills the rows still count,
+	// and what is on disk of them counts once.
+	h := TotalFacts{
+		Rows: []tiers.RemoteSegment{remote(1, 0, 9, lin(0, 0)), remote(2, 20, 29, lin(0, 20))}, Local: local(0, 100, 40, 10, 20, 30),
+		Lineage: lin(0, 0), LogEnd: 40, Copying: tiers.NoOffset,
+	}
+	if l := h.live(); l.local != 200 || len(l.rows) != 2 || l.ready != 1 {
+		t.Errorf("[0,10) and [20,30) in both, [10,20) and [30,40) on disk only: %+v", l)
+	}
+}
+
+// What only the disk holds is older than the rows behind it: they wait until it
+// was copied. A hole that nobody can fill holds nothing.
+func TestRetentionDoesNotPassWhatIsOnDiskOnly(t *testing.T) {
+	rows := []tiers.RemoteSegment{remote(1, 0, 9, lin(0, 0)), remote(2, 20, 29, lin(0, 20))}
+	all := TotalFacts{Rows: rows, Lineage: lin(0, 0), LogEnd: 40, Copying: tiers.NoOffset, Limits: Limits{0, time.Minute}}
+	for _, c := range []struct {
+		name  string
+		local []LocalSegment
+		gone  []tiers.Offset
+	}{
+		{"the disk has the hole", local(0, 100, 40, 10, 20, 30), []tiers.Offset{0}},
+		{"a part of it", local(15, 100, 40, 20, 30), []tiers.Offset{0}},
+		{"in one segment with more", local(0, 100, 40, 30), []tiers.Offset{0}},
+		{"not there any more", local(20, 100, 40, 30), []tiers.Offset{0, 20}},
+		{"an empty active segment does not count", local(10, 100, 10), []tiers.Offset{0, 20}},
+	} {
+		f := all
+		f.Local = c.local
+		if got := bases(TotalRetention(f, noon()).Delete); !slices.Equal(got, c.gone) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.gone)
+		}
+	}
+}
+
+// Report 125: whatever epochs a segment is of, below the log start it goes.
+func TestReport125_StraddlingSegmentsGo(t *testing.T) {
+	straddles := remote(1, 0, 29, lin(1, 0, 2, 20))
+	newer := remote(2, 5, 24, lin(1, 5, 7, 20)) // its last epoch is of a log that was discarded
+	f := TotalFacts{Rows: []tiers.RemoteSegment{straddles, newer}, LogEnd: 50, Copying: tiers.NoOffset, Limits: none()}
+	for start, want := range map[tiers.Offset][]tiers.Offset{20: nil, 29: {5}, 30: {0, 5}, 50: {0, 5}} {
+		f.Floor, f.Lineage = start, lin(2, int64(start))
+		if got := bases(TotalRetention(f, noon()).Delete); !slices.Equal(got, want) {
+			t.Errorf("the log starts at %d in epoch 2: %v go, want %v", start, got, want)
+		}
 	}
 }
 
