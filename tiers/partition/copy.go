@@ -42,7 +42,9 @@ type rested struct {
 }
 
 // tiered reports whether segments are to be copied.
-func (s *state) tiered() bool { return s.bucket && s.config.Remote }
+func (s *state) tiered() bool {
+	return s.bucket && s.config.Remote && !s.config.Retention.CopyPaused
+}
 
 // onPlan decides what workers should do next. The last View is up to date.
 func (s *state) onPlan() {
@@ -51,7 +53,10 @@ func (s *state) onPlan() {
 		return
 	}
 	s.plannedAt = s.now()
+	s.onPlanRaise()
+	s.onPlanRemove()
 	s.onPlanUndo()
+	s.onPlanRetain()
 	if !s.bucket || s.copying != nil || s.reloading || !s.copyRetry.due(s.plannedAt) {
 		return
 	}
@@ -122,7 +127,7 @@ func (s *state) onHole(copied tiers.Offset, next plan.CopyNext) {
 	}
 	s.holeTold = true
 	s.metrics.hole()
-	s.log.Error("the remote tier has a hole that no local segment can fill, nothing behind it is copied: restore the objects, or run strandline rebuild into an empty directory, which reports the gap",
+	s.log.Error("the remote tier has a hole that no local segment can fill, nothing behind it is copied: restore the objects, or run strandline topic trim to the end of the hole",
 		"remote_end", s.view.RemoteEnd, "copied", copied, "missing", next.Hole, "local_log_start", s.view.LocalLogStart)
 }
 
@@ -257,6 +262,7 @@ func (r copyDone) on(s *state) {
 		s.metrics.stalled(-1)
 	}
 	s.copyRetry, s.trouble = backoff{}, nil
+	s.onRetain() // the disk may be freed of what is in the bucket now
 	s.metrics.copied(r.seg.Size, s.now().Sub(r.began))
 	s.log.Debug("copied a segment", "base", r.seg.Base, "end", r.seg.End, "bytes", r.seg.Size, "id", r.seg.ID)
 	s.onCopyEnded()

@@ -181,6 +181,7 @@ func (o *Owner) Close(ctx context.Context) error {
 func (s *state) onFence(err error) {
 	s.fenced = err
 	s.onWaitersFailed(err)
+	s.onTrimsFailed(err)
 	s.log.Warn("this node no longer owns the partition: nothing more is acknowledged, answered or copied", "reason", err)
 }
 
@@ -192,8 +193,10 @@ func (s *state) onEnd(abandoned bool) {
 	}
 	s.ended = tiers.E(tiers.Closed, "own", s.place, "the partition is closed on this node")
 	s.onWaitersFailed(s.ended)
+	s.onTrimsFailed(s.ended)
 	s.onCopyEnded()
 	s.metrics.lag(&s.lagging, 0)
+	s.onHeld(nil)
 	if s.copyRetry.failures > 0 {
 		s.metrics.stalled(-1)
 	}

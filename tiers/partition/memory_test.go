@@ -23,10 +23,11 @@ func TestProducersExpireByTheClock(t *testing.T) {
 	w.now = func() time.Time { return clock }
 	d := w.drive()
 	d.step((*state).onTick)
-	if got := d.s.untilWake(); got != time.Hour {
+	if got := d.s.untilWake(); got != retainEvery {
 		t.Fatalf("without producers: wakes after %s", got)
 	}
 	d.must(idempotent(5, 0, 0, "0"))
+	d.s.retain.every, d.s.retain.at = 24*time.Hour, clock.Add(48*time.Hour)
 	if got := d.s.untilWake(); got != expiryInterval {
 		t.Fatalf("with a producer: wakes after %s", got)
 	}

@@ -20,6 +20,10 @@ type Metrics struct {
 	reads         *prometheus.CounterVec
 	readBytes     *prometheus.CounterVec
 	holes         prometheus.Counter
+	freedBytes    *prometheus.CounterVec
+	freedSegments *prometheus.CounterVec
+	retainFails   prometheus.Counter
+	heldByFuture  prometheus.Gauge
 	offline       prometheus.Gauge
 }
 
@@ -39,10 +43,18 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		reads:         counters("strandline_reads_total", "Reads that were answered.", "source"),
 		readBytes:     counters("strandline_read_bytes_total", "Bytes of batches that were read.", "source"),
 		holes:         counter("strandline_holes_total", "Times that an offset of a log was found in no tier. Above 0 is an alarm."),
+		freedBytes:    counters("strandline_retention_bytes_total", "Bytes of segments that retention or a trim removed.", "tier"),
+		freedSegments: counters("strandline_retention_segments_total", "Segments that retention or a trim removed.", "tier"),
+		retainFails:   counter("strandline_retention_failures_total", "Steps of retention that failed and are tried again."),
+		heldByFuture:  gauge("strandline_retention_held_partitions", "Partitions where a record dated in the future keeps what is older than retention.ms."),
 		offline:       gauge("strandline_partitions_offline", "Partitions whose disk failed."),
 	}
 	for _, result := range []string{"ok", "failed"} {
 		m.copies.WithLabelValues(result)
+	}
+	for _, tier := range []string{"local", "remote"} {
+		m.freedBytes.WithLabelValues(tier)
+		m.freedSegments.WithLabelValues(tier)
 	}
 	for _, source := range []string{"local", "remote"} {
 		m.reads.WithLabelValues(source)
@@ -50,7 +62,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	if reg != nil {
 		reg.MustRegister(m.appendSeconds, m.syncSeconds, m.appendBytes, m.copyLag, m.copySeconds, m.copyBytes, m.copies,
-			m.copiesStalled, m.reads, m.readBytes, m.holes, m.offline)
+			m.copiesStalled, m.reads, m.readBytes, m.holes, m.offline,
+			m.freedBytes, m.freedSegments, m.retainFails, m.heldByFuture)
 	}
 	return m
 }
@@ -136,5 +149,26 @@ func (m *Metrics) hole() {
 func (m *Metrics) disk(by float64) {
 	if m != nil {
 		m.offline.Add(by)
+	}
+}
+
+// freed counts what was removed from a tier.
+func (m *Metrics) freed(tier string, segments int, bytes int64) {
+	if m != nil {
+		m.freedSegments.WithLabelValues(tier).Add(float64(segments))
+		m.freedBytes.WithLabelValues(tier).Add(float64(bytes))
+	}
+}
+
+func (m *Metrics) retainFailed() {
+	if m != nil {
+		m.retainFails.Inc()
+	}
+}
+
+// held counts a partition in or out of those whose segments the future keeps.
+func (m *Metrics) held(by int) {
+	if m != nil {
+		m.heldByFuture.Add(float64(by))
 	}
 }

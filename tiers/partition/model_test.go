@@ -24,7 +24,10 @@ type model struct {
 	d     *driven
 	acked []string // by offset
 	times []int64
-	start tiers.Offset
+	start tiers.Offset // the highest log start that was answered
+	trims []<-chan trimAnswer
+	asked tiers.Offset // the highest that was asked for
+	least int64        // the smallest size limit that there ever was; negative: none
 	seq   int32
 	clock time.Time
 	count int
@@ -32,7 +35,8 @@ type model struct {
 
 func newModel(t *testing.T, ack Ack) *model {
 	t.Helper()
-	m := &model{T: t, w: newWorld(t), clock: time.Unix(1000, 0)}
+	m := &model{T: t, w: newWorld(t), clock: time.Unix(1000, 0), least: -1}
+	m.w.config.Retention = keep(func(*Retention) {})
 	m.w.now = func() time.Time { return m.clock }
 	m.w.config.Ack, m.w.config.FlushEvery = ack, time.Second
 	m.w.config.Local.SegmentBytes = 400
@@ -79,7 +83,7 @@ func (m *model) job(r *rapid.T) {
 // fault makes something fail next.
 func (m *model) fault(r *rapid.T) {
 	applied := rapid.Bool().Draw(r, "applied")
-	if op := rapid.SampledFrom([]string{"", "copy-started", "copy-finished", "delete-started", "delete-finished", "segments"}).Draw(r, "row"); op != "" {
+	if op := rapid.SampledFrom([]string{"", "raise-log-start", "copy-started", "copy-finished", "delete-started", "delete-finished", "segments"}).Draw(r, "row"); op != "" {
 		m.w.rows.failNext(op, 1, applied, fmt.Errorf("lost answer of %s", op))
 		return
 	}
@@ -102,15 +106,43 @@ func (m *model) dropLocal(r *rapid.T) {
 	m.d.dropLocal(tiers.Offset(rapid.Int64Range(0, int64(m.d.View().RemoteEnd)).Draw(r, "drop")))
 }
 
-func (m *model) raiseStart(r *rapid.T) {
+// trim asks for records to be deleted; the answer comes when it comes.
+func (m *model) trim(r *rapid.T) {
 	v := m.d.View()
 	o := tiers.Offset(rapid.Int64Range(int64(v.LogStart), int64(min(v.HighWatermark, v.LogStart+3))).Draw(r, "start"))
-	m.d.step(func(s *state) {
-		if err := s.local.RaiseLogStart(o); err != nil {
-			r.Fatal(err)
+	m.asked = max(m.asked, o)
+	m.trims = append(m.trims, m.d.ask(o))
+}
+
+// answers takes what was answered: a start that was told holds for ever.
+func (m *model) answers() {
+	m.trims = slices.DeleteFunc(m.trims, func(c <-chan trimAnswer) bool {
+		select {
+		case a := <-c:
+			m.start = max(m.start, a.start)
+			return true
+		default:
+			return false
 		}
 	})
-	m.start = o
+}
+
+// retain runs a pass, perhaps under other limits. Copies may be paused.
+func (m *model) retain(r *rapid.T) {
+	limit := func(name string) int64 { return rapid.SampledFrom([]int64{-1, -1, 0, 300, 900}).Draw(r, name) }
+	c := m.d.s.config
+	c.Retention.Total.Bytes, c.Retention.Local.Bytes = limit("total"), limit("local")
+	c.Retention.CopyPaused = rapid.IntRange(0, 5).Draw(r, "paused") == 0
+	if n := c.Retention.Total.Bytes; n >= 0 && (m.least < 0 || n < m.least) {
+		m.least = n
+	}
+	m.w.config = c
+	m.d.step(func(s *state) {
+		if err := s.onConfigure(c); err != nil {
+			r.Fatal(err)
+		}
+		s.onRetain()
+	})
 }
 
 // reopen closes and opens; the jobs that wait are lost with the process.
@@ -119,7 +151,8 @@ func (m *model) reopen(r *rapid.T, how string) {
 		r.Skip("nothing is in the bucket")
 	}
 	m.heal(r)
-	m.d.jobs = nil
+	m.answers()
+	m.d.jobs, m.trims = nil, nil
 	end := m.d.View().LogEnd
 	switch how {
 	case "close":
@@ -133,21 +166,22 @@ func (m *model) reopen(r *rapid.T, how string) {
 		m.w.crash(m.w.fs.CrashCopy(rapid.Uint64().Draw(r, "seed")))
 	case "lost disk":
 		// All that is left is what the bucket has.
-		end = m.d.View().RemoteEnd
+		end = max(m.d.View().RemoteEnd, m.w.rows.start)
+		m.w.id.LogStart = m.w.rows.start
 		m.w.crash(mem.New())
-		m.w.id.LogStart = m.start // its row
 	}
+	m.w.id.LogStart = m.w.rows.start
 	m.d = m.w.drive()
 	v := m.d.View()
 	if how == "power" && m.w.config.Ack != AckFsync || how == "lost disk" {
 		// What was not on disk is lost, but not below what the bucket has.
-		if v.LogEnd > tiers.Offset(len(m.acked)) {
+		if v.LogEnd > tiers.Offset(len(m.acked)) && v.LogEnd > m.w.rows.start {
 			r.Fatalf("%s: log end %d of %d", how, v.LogEnd, len(m.acked))
 		}
 		if how == "lost disk" && v.LogEnd < end {
 			r.Fatalf("%s: log end %d, the bucket had %d", how, v.LogEnd, end)
 		}
-		m.cut(int(v.LogEnd))
+		m.cut(min(int(v.LogEnd), len(m.acked)))
 		return
 	}
 	if v.LogEnd != end {
@@ -168,9 +202,14 @@ func (m *model) check(r *rapid.T) {
 	if err := v.Valid(); err != nil {
 		r.Fatal(err)
 	}
-	if int(v.LogEnd) != len(m.acked) || v.HighWatermark != v.LogEnd {
-		r.Fatalf("%+v, %d acknowledged", v.Watermarks, len(m.acked))
+	m.answers()
+	if int(v.LogEnd) != len(m.acked) || v.HighWatermark != v.LogEnd || v.LogStart < m.start || v.LogStart > m.w.rows.start {
+		r.Fatalf("%+v, %d acknowledged, start %d answered, %d remembered", v.Watermarks, len(m.acked), m.start, m.w.rows.start)
 	}
+	if v.LogStart > m.asked && m.least < 0 {
+		r.Fatalf("the log starts at %d of %d, nobody asked for more than %d and there is no limit", v.LogStart, v.LogEnd, m.asked)
+	}
+	m.start = max(m.start, v.LogStart)
 	got := readAll(m, m.d.Owner, ReadUncommitted)
 	for o := v.LogStart; o < v.LogEnd; o++ {
 		if got[o] != m.acked[o] {
@@ -200,6 +239,12 @@ func (m *model) checkTimes(r *rapid.T) {
 // for each closed segment and nothing else.
 func (m *model) finish(r *rapid.T) {
 	m.heal(r)
+	m.w.config.Retention = keep(func(*Retention) {})
+	m.d.step(func(s *state) {
+		if err := s.onConfigure(m.w.config); err != nil {
+			r.Fatal(err)
+		}
+	})
 	for range 30 {
 		m.d.runAll()
 		m.wait(r)
@@ -236,7 +281,8 @@ func TestModel(t *testing.T) {
 					"heal":       m.heal,
 					"wait":       m.wait,
 					"drop local": m.dropLocal,
-					"log start":  m.raiseStart,
+					"trim":       m.trim,
+					"retain":     m.retain,
 					"times":      m.checkTimes,
 					"close":      reopen("close"),
 					"kill":       reopen("kill"),

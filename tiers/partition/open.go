@@ -84,6 +84,10 @@ func newState(id Identity, c Config, d Deps) *state {
 		now: d.Now, newID: d.NewID, jitter: d.Jitter, log: d.Log.With("partition", id.Name.String()), metrics: d.Metrics,
 		config: c, history: newHistory(d.NewID()), incarnation: 1, buffers: &d.Disk.Buffers,
 	}
+	s.retain.every = d.RetainEvery
+	if s.retain.every <= 0 {
+		s.retain.every = retainEvery
+	}
 	if s.jitter == nil {
 		s.jitter = someOf
 	}

@@ -125,6 +125,9 @@ type Deps struct {
 	// this node's claim on the bucket still holds. An error means that nothing may
 	// be deleted now. Nil: always.
 	MayDelete func(ctx context.Context) error
+	// RetainEvery is the time between two retention passes; 0: 5 min, as Kafka's
+	// log.retention.check.interval.ms.
+	RetainEvery time.Duration
 	// Acknowledged is the high watermark that an earlier owner of this process had.
 	// A log that ends below it has lost records that were promised, and is not
 	// opened. 0: there was none, or the loss is accepted.

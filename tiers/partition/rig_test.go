@@ -358,7 +358,7 @@ type rows struct {
 	mu    sync.Mutex
 	epoch tiers.LeaderEpoch // what a fence must have
 	byID  map[tiers.SegmentID]tiers.RemoteSegment
-	start tiers.Offset // the log start that was remembered
+	start tiers.Offset                              // the log start that was remembered
 	fault func(op string) (applied bool, err error) // nil: none
 	calls []string
 }

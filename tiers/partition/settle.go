@@ -89,5 +89,8 @@ func (r reloadDone) on(s *state) {
 	default:
 		s.indexOld = false
 		s.onRows(r.rows)
+		if len(s.retain.waiters) > 0 {
+			s.onRetain()
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -46,6 +47,9 @@ type state struct {
 	trouble   *CopyTrouble // why copies fail, nil while they do not
 	rested    rested
 	undo      undoing
+	remove    removing
+	raise     raising
+	retain    retaining
 	waiters   []copyWaiter
 	cover     cover
 	plannedAt time.Time // when onPlan looked last
@@ -81,10 +85,19 @@ type tools struct {
 	cache    *remote.Cache
 	registry Registry
 	now      func() time.Time
+	may      func(context.Context) error // Deps.MayDelete
 }
 
 func (o *Owner) tools() tools {
-	return tools{cache: o.deps.Cache, registry: o.deps.Registry, now: o.deps.Now}
+	return tools{cache: o.deps.Cache, registry: o.deps.Registry, now: o.deps.Now, may: o.deps.MayDelete}
+}
+
+// mayDelete returns why nothing may be deleted from the bucket now.
+func (t tools) mayDelete(ctx context.Context) error {
+	if t.may == nil {
+		return nil
+	}
+	return t.may(ctx)
 }
 
 // offline is why nothing is served, nil while the partition lives.
@@ -141,6 +154,7 @@ func (s *state) diskFailed(op string, err error) error {
 		s.failed = failed
 		s.metrics.disk(1)
 		s.onWaitersFailed(failed)
+		s.onTrimsFailed(failed)
 		s.log.Error("the partition is offline until it is opened again, because nobody knows what its disk holds", "op", op, "error", err)
 	}
 	return failed
@@ -154,11 +168,12 @@ func (s *state) untilWake() time.Duration {
 	if s.offline() != nil || s.closing {
 		return wake
 	}
-	for _, at := range []time.Time{s.flushAt, s.rollAt()} {
+	for _, at := range []time.Time{s.flushAt, s.rollAt(), s.remove.wakeAt()} {
 		if !at.IsZero() {
 			wake = min(wake, at.Sub(now))
 		}
 	}
+	wake = min(wake, s.retain.at.Sub(now))
 	if s.local.Producers().Len() > 0 {
 		wake = min(wake, s.expireAt.Sub(now))
 	}
@@ -184,6 +199,7 @@ func (s *state) onTick() {
 		s.expireAt = now.Add(expiryInterval)
 	}
 	s.onRollDue(now)
+	s.onRetainDue(now)
 }
 
 // expiryInterval is how often producers are looked through, as in Kafka

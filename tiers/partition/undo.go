@@ -7,6 +7,7 @@ package partition
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/strandline-io/strandline/tiers"
 	"github.com/strandline-io/strandline/tiers/remote"
@@ -33,7 +34,11 @@ func (s *state) onRows(rows []tiers.RemoteSegment) {
 	s.onIndex(rows)
 	for _, row := range rows {
 		ours := s.copying != nil && s.copying.seg.ID == row.ID
-		if row.State != tiers.CopyFinished && !ours {
+		switch {
+		case ours || row.State == tiers.CopyFinished:
+		case row.State == tiers.DeleteStarted:
+			s.onRemove(row, time.Time{})
+		default:
 			s.onUndo(row)
 		}
 	}
@@ -63,6 +68,10 @@ func (j undoJob) run(ctx context.Context, t tools) outcome { return undoDone{j, 
 func (j undoJob) remove(ctx context.Context, t tools) error {
 	gone, err := j.markDeleted(ctx, t.registry)
 	if err != nil {
+		return err
+	}
+	// A start that took over may have made rows of complete objects.
+	if err := t.mayDelete(ctx); err != nil {
 		return err
 	}
 	keys := []string{remote.SegmentKey(j.seg), remote.MetaKey(j.seg)}
@@ -124,5 +133,6 @@ func (r undoDone) on(s *state) {
 	if u.retry.failures == 1 {
 		told = s.log.Warn
 	}
+	s.onRetainAnswer(tiers.E(copyKind(r.err), "remove segment", s.place, "[%d,%d): %w", r.seg.Base, r.seg.End, r.err))
 	told("cannot remove what a copy left behind: it is tried again until it works", "base", r.seg.Base, "id", r.seg.ID, "error", r.err)
 }
