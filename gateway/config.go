@@ -28,6 +28,7 @@ type Config struct {
 	CacheBytes       int64
 	CacheMetaBytes   int64
 	SnapshotInterval time.Duration
+	RetentionCheck   time.Duration // between two passes of a partition
 	DrainTimeout     time.Duration
 	LogLevel         string
 	LogFormat        string
@@ -93,6 +94,7 @@ func DefaultConfig() Config {
 		CacheBytes:       192 << 20,
 		CacheMetaBytes:   64 << 20,
 		SnapshotInterval: 5 * time.Minute,
+		RetentionCheck:   5 * time.Minute,
 		DrainTimeout:     time.Minute,
 		LogLevel:         "info",
 		LogFormat:        "json",
@@ -148,6 +150,7 @@ func (c *Config) nodeSettings() []setting {
 		size("cache.bytes", &c.CacheBytes, 1<<20, "Memory for what was read from the bucket, its indexes and what is on its way included."),
 		size("cache.meta_bytes", &c.CacheMetaBytes, 256<<10, "How much of cache.bytes is for the indexes of segments, about 700 KiB for one of 1 GiB. At most half."),
 		duration("snapshot_interval", &c.SnapshotInterval, time.Second, 24*time.Hour, "How often the whole control plane is written to the bucket. Changes of topics go there at once."),
+		duration("retention_check_interval", &c.RetentionCheck, 100*time.Millisecond, 24*time.Hour, "How often each partition looks for records that retention deletes, Kafka's log.retention.check.interval.ms."),
 		duration("drain_timeout", &c.DrainTimeout, time.Second, time.Hour, "How long a stop may take before what is under way is cut off. Nothing acknowledged is lost."),
 		choice("log.level", &c.LogLevel, []string{"trace", "debug", "info", "warn", "error"}, "Least level of messages that are logged."),
 		choice("log.format", &c.LogFormat, []string{"json", "text"}, "Form of log lines on standard error."),

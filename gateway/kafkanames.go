@@ -36,6 +36,7 @@ func (c *Config) kafkaNames() []broker.ConfigEntry {
 		{Name: "max.connections", Value: number(c.Kafka.MaxConnections), Type: broker.TypeInt},
 		{Name: "max.connections.per.ip", Value: number(c.Kafka.MaxConnectionsPerIP), Type: broker.TypeInt},
 		{Name: "connections.max.idle.ms", Value: number(c.Kafka.IdleTimeout.Milliseconds()), Type: broker.TypeLong},
+		{Name: "log.retention.check.interval.ms", Value: number(c.RetentionCheck.Milliseconds()), Type: broker.TypeLong},
 		{Name: "offset.metadata.max.bytes", Value: number(groups.MaxMetadata), Type: broker.TypeInt},
 	}
 	for _, s := range append(c.nodeSettings(), c.listenerSettings()...) {

@@ -218,6 +218,7 @@ func (n *Node) openBroker(ctx context.Context) error {
 		DefaultPartitions: int32(n.c.Topics.DefaultPartitions),
 		AnyReplication:    n.c.Topics.AcceptAnyReplication,
 		SnapshotEvery:     n.c.SnapshotInterval,
+		RetainEvery:       n.c.RetentionCheck,
 		Now:               n.d.Now,
 	}
 	if o.Scheduler == nil {

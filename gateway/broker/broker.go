@@ -79,6 +79,7 @@ type Options struct {
 	OpenAtOnce      int           // partitions that recover at the same time; 0: 8
 	ClaimEvery      time.Duration // how often the claim is read again; 0: 10 s
 	SnapshotEvery   time.Duration // how often the control plane goes to the bucket; 0: 5 min
+	RetainEvery     time.Duration // between two retention passes of a partition; 0: 5 min
 	CheckpointEvery time.Duration // how often the recovery points are written; 0: 5 s
 
 	// RowsSince is when this control plane began to keep the rows of the bucket:
