@@ -146,13 +146,22 @@ var (
 // attempt runs call with the time of one attempt for size bytes. A time-out of
 // its own is told from one of the caller's.
 func (r *retrier) attempt(ctx context.Context, size int64, call func(context.Context) error) error {
-	actx, cancel := context.WithTimeoutCause(ctx, r.o.AttemptTimeout+transferTime(size), errAttemptTimeout)
+	actx, cancel := WithPatience(ctx, r.o.AttemptTimeout+transferTime(size), errAttemptTimeout)
 	defer cancel()
-	err := call(actx)
-	if err != nil && ctx.Err() == nil && actx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+	return ownTimeout(ctx, actx, call(actx))
+}
+
+// ownTimeout tells the end of our time for actx from that of the caller's ctx.
+func ownTimeout(ctx, actx context.Context, err error) error {
+	switch {
+	case err == nil, ctx.Err() != nil, actx.Err() == nil, !errors.Is(context.Cause(actx), errAttemptTimeout):
+		return err
+	case errors.Is(err, context.Canceled): // by us: whoever asks why must not take it for the caller
+		return fmt.Errorf("%w: %s", errAttemptTimeout, err.Error())
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, errAttemptTimeout):
 		return fmt.Errorf("%w: %w", errAttemptTimeout, err)
 	}
-	return err
+	return err // it failed for another reason just before
 }
 
 // tries counts the attempts of one call and waits between them.
@@ -208,7 +217,14 @@ func gaveUp(ctx context.Context, err error) error {
 	}
 }
 
+// mostRetryAfter bounds what a store can make a call wait.
+const mostRetryAfter = 20 * time.Second
+
 func (t *tries) delay(err error) time.Duration {
+	return max(t.backOff(err), min(mostRetryAfter, retryAfterOf(err)))
+}
+
+func (t *tries) backOff(err error) time.Duration {
 	if !t.r.budget.spend() {
 		return t.r.o.Cap
 	}
@@ -222,7 +238,7 @@ func (t *tries) delay(err error) time.Duration {
 // do repeats call, which is idempotent, until it goes well, fails for good or
 // time is up.
 func (r *retrier) do(ctx context.Context, op, key string, size int64, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.o.CallTimeout+transferTime(size), errCallTimeout)
+	ctx, cancel := WithPatience(ctx, r.o.CallTimeout+transferTime(size), errCallTimeout)
 	defer cancel()
 	t := r.tries(op, key)
 	for {

@@ -6,26 +6,25 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"time"
 )
 
 // Get opens again after a failure. Its body may take as long as it needs, as
 // long as bytes come: a Read that gets none for the time of an attempt begins a
 // new request.
 func (r *retrier) Get(ctx context.Context, key string, rg Range) (io.ReadCloser, Object, error) {
-	octx, cancel := context.WithTimeoutCause(ctx, r.o.CallTimeout, errCallTimeout)
+	octx, cancel := WithPatience(ctx, r.o.CallTimeout, errCallTimeout)
 	defer cancel()
 	t := r.tries("get", key)
 	for {
-		body, stop, o, err := r.open(ctx, key, rg)
+		body, req, o, err := r.open(ctx, patienceOf(octx), key, rg)
 		if err == nil {
 			off, end, spanErr := rg.Span(o.Size)
 			if spanErr != nil { // the store gave a body all the same
 				_ = body.Close()
-				stop(nil)
+				req.stop(nil)
 				return nil, Object{}, Fail("get", key, spanErr)
 			}
-			return &resumed{r: r, ctx: ctx, key: key, etag: o.ETag, off: off, end: end, body: body, stop: stop}, o, nil
+			return &resumed{r: r, ctx: ctx, key: key, etag: o.ETag, off: off, end: end, body: body, request: req}, o, nil
 		}
 		if err = t.again(octx, err); err != nil {
 			return nil, Object{}, Fail("get", key, err)
@@ -33,29 +32,30 @@ func (r *retrier) Get(ctx context.Context, key string, rg Range) (io.ReadCloser,
 	}
 }
 
-// open is one attempt to get a body. stop ends the request.
-func (r *retrier) open(ctx context.Context, key string, rg Range) (io.ReadCloser, context.CancelCauseFunc, Object, error) {
-	actx, stop := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(r.o.AttemptTimeout, func() { stop(errAttemptTimeout) })
+// request is one attempt to get a body, from the asking to the last byte.
+type request struct {
+	stop  context.CancelCauseFunc
+	quiet *patience // how long nothing may come
+}
+
+// open is one attempt to get a body, ended by request.stop. While it is held back,
+// outer stands still too.
+func (r *retrier) open(ctx context.Context, outer *patience, key string, rg Range) (io.ReadCloser, request, Object, error) {
+	inner, stop := context.WithCancelCause(ctx)
+	quiet := &patience{outer: outer, cause: errAttemptTimeout, over: func() { stop(errAttemptTimeout) }}
+	actx := patient{inner, quiet}
+	quiet.arm(r.o.AttemptTimeout)
 	body, o, err := r.Bucket.Get(actx, key, rg)
-	if timer.Stop() && err == nil {
-		return body, stop, o, nil
+	if quiet.disarm() && err == nil {
+		return body, request{stop, quiet}, o, nil
 	}
 	if err == nil {
 		_ = body.Close() // its request was cancelled just now
 		err = errAttemptTimeout
 	}
-	err = r.ownTimeout(ctx, actx, err)
+	err = ownTimeout(ctx, actx, err)
 	stop(nil)
-	return nil, nil, Object{}, err
-}
-
-// ownTimeout tells our cancelling of actx from the caller's.
-func (*retrier) ownTimeout(ctx, actx context.Context, err error) error {
-	if ctx.Err() == nil && errors.Is(context.Cause(actx), errAttemptTimeout) {
-		return fmt.Errorf("%w: %w", errAttemptTimeout, err)
-	}
-	return err
+	return nil, request{}, Object{}, err
 }
 
 // resumed is the body of a Get: the bytes [off, end) of an object with one ETag,
@@ -67,10 +67,10 @@ type resumed struct {
 	etag string
 
 	off, end int64
-	body     io.ReadCloser           // nil between requests
-	stop     context.CancelCauseFunc // of body's request
-	tries    *tries                  // since the last byte; nil if there was no failure
-	err      error                   // for good
+	body     io.ReadCloser // nil between requests
+	request  request       // that body is of
+	tries    *tries        // since the last byte; nil if there was no failure
+	err      error         // for good
 }
 
 func (b *resumed) Read(p []byte) (int, error) {
@@ -97,8 +97,8 @@ func (b *resumed) Read(p []byte) (int, error) {
 
 // read is one Read that does not wait for longer than an attempt may take.
 func (b *resumed) read(p []byte) (int, error) {
-	timer := time.AfterFunc(b.r.o.AttemptTimeout, func() { b.stop(errAttemptTimeout) })
-	defer timer.Stop()
+	b.request.quiet.arm(b.r.o.AttemptTimeout)
+	defer b.request.quiet.disarm()
 	n, err := b.body.Read(p[:min(int64(len(p)), b.end-b.off)])
 	if n > 0 {
 		b.tries = nil
@@ -130,11 +130,11 @@ func (b *resumed) broken(err error) {
 // reopen asks for the rest. An object that was replaced meanwhile is an error:
 // its bytes must not be joined to those of the old one.
 func (b *resumed) reopen() error {
-	body, stop, o, err := b.r.open(b.ctx, b.key, Range{Off: b.off, Len: b.end - b.off, ETag: b.etag})
+	body, req, o, err := b.r.open(b.ctx, patienceOf(b.ctx), b.key, Range{Off: b.off, Len: b.end - b.off, ETag: b.etag})
 	if err != nil {
 		return Fail("get", b.key, b.tries.again(b.ctx, err))
 	}
-	b.body, b.stop = body, stop
+	b.body, b.request = body, req
 	if o.ETag != b.etag {
 		b.drop()
 		return Fail("get", b.key, fmt.Errorf("%w: the object was replaced while it was read", ErrPrecondition))
@@ -147,7 +147,7 @@ func (b *resumed) drop() {
 		return
 	}
 	_ = b.body.Close() // what was read of it stands
-	b.stop(nil)
+	b.request.stop(nil)
 	b.body = nil
 }
 

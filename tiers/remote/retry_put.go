@@ -24,7 +24,7 @@ func (r *retrier) Put(ctx context.Context, key string, body Body, o PutOptions) 
 // ErrUnknownOutcome as far as to try again at once, but a try that then fails on
 // the condition may still have failed on the one before it.
 func (r *retrier) putIf(ctx context.Context, key string, body Body, o PutOptions) (Object, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.o.ConditionalTimeout+transferTime(body.Size()), errCallTimeout)
+	ctx, cancel := WithPatience(ctx, r.o.ConditionalTimeout+transferTime(body.Size()), errCallTimeout)
 	defer cancel()
 	t := r.tries("put", key)
 	var doubt error // the failure before this try that tells most

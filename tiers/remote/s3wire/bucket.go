@@ -17,6 +17,7 @@ type Bucket struct {
 	driver    string
 	client    Client
 	transport *Transport
+	gate      *remote.Gate // nil: everything passes
 
 	// oneByOne is set once the store has refused DeleteObjects: some want a
 	// Content-MD5 that the SDKs no longer send.
@@ -29,6 +30,12 @@ var _ remote.Bucket = (*Bucket)(nil)
 // valid; the client sends over the transport.
 func NewBucket(driver string, c Config, client Client, t *Transport) *Bucket {
 	return &Bucket{cfg: c, driver: driver, client: client, transport: t}
+}
+
+// UseGate returns the same bucket, with every request passing g. It is what
+// remote.WithGate asks for.
+func (b *Bucket) UseGate(g *remote.Gate) remote.Bucket {
+	return &Bucket{cfg: b.cfg, driver: b.driver, client: b.client, transport: b.transport, gate: g}
 }
 
 // Caps says what the store can do. Whether it truly obeys conditions is for the
@@ -68,13 +75,30 @@ func (b *Bucket) place(key string) string {
 }
 
 // attempt is the context of one request that carries size bytes. grace is how
-// long the store may work on it besides. done must be called.
-func (b *Bucket) attempt(ctx context.Context, size int64, grace time.Duration) (rctx context.Context, f *flight, done context.CancelFunc) {
+// long the store may work on it besides. It waits until the gate lets the request
+// pass; if ctx ends first, the context that it returns has ended too. done must
+// be called.
+func (b *Bucket) attempt(ctx context.Context, op remote.Op, key string, size int64, grace time.Duration) (rctx context.Context, f *flight, done context.CancelFunc) {
 	const rate = 1 << 20 // bytes per second: less is a failure
+	f = b.begin(ctx, op, key, grace)
 	limit := b.cfg.HTTP.Attempt + time.Duration(size/rate)*time.Second + grace
-	rctx, done = context.WithTimeout(ctx, limit)
-	rctx, f = withFlight(rctx, grace)
-	return rctx, f, done
+	rctx, cancel := remote.WithPatience(ctx, limit, errAttemptOver)
+	return withFlight(rctx, f), f, func() {
+		f.pass.Done()
+		cancel()
+	}
+}
+
+// errAttemptOver ends a request that took too long in all.
+var errAttemptOver = fmt.Errorf("the time of one attempt: %w", context.DeadlineExceeded)
+
+// begin waits for the gate and returns the flight of a request.
+func (b *Bucket) begin(ctx context.Context, op remote.Op, key string, grace time.Duration) *flight {
+	pass, err := b.gate.Begin(ctx, remote.Request{Op: op, Key: key})
+	if err != nil {
+		pass = nil // ctx has ended: the request will not be sent
+	}
+	return &flight{grace: grace, pass: pass}
 }
 
 // checkCond refuses conditions that no store could decide, and conditional

@@ -42,7 +42,7 @@ func (b *Bucket) Delete(ctx context.Context, keys ...string) error {
 }
 
 func (b *Bucket) deleteOne(ctx context.Context, key string) error {
-	rctx, f, done := b.attempt(ctx, 0, 0)
+	rctx, f, done := b.attempt(ctx, remote.OpDelete, key, 0, 0)
 	defer done()
 	err := b.client.DeleteOne(rctx, b.full(key))
 	if err == nil {
@@ -62,7 +62,7 @@ func (b *Bucket) deleteMany(ctx context.Context, keys []string) error {
 	for i, key := range keys {
 		whole[i] = b.full(key)
 	}
-	rctx, f, done := b.attempt(ctx, 1<<20, 0)
+	rctx, f, done := b.attempt(ctx, remote.OpDeleteMany, keys[0], 1<<20, 0)
 	answers, err := b.client.DeleteMany(rctx, whole)
 	done()
 	switch {

@@ -113,7 +113,7 @@ func (b *Bucket) fail(ctx context.Context, op, key string, e effect, f *flight, 
 		// gave up after the store had written.
 		class = fmt.Errorf("%w: %w", remote.ErrUnknownOutcome, class)
 	}
-	return failf(op, place, "%w: %s", class, detail)
+	return remote.RetryAfter(failf(op, place, "%w: %s", class, detail), f.retryAfter())
 }
 
 // failf is remote.Fail of a formatted error.

@@ -53,7 +53,7 @@ func (l *lister) next(ctx context.Context) ([]remote.Object, error) {
 	if l.o.StartAfter != "" && l.token == "" {
 		req.StartAfter = b.full(l.o.StartAfter)
 	}
-	rctx, f, done := b.attempt(ctx, 0, 0)
+	rctx, f, done := b.attempt(ctx, remote.OpList, l.o.Prefix, 0, 0)
 	page, err := b.client.ListPage(rctx, req)
 	done()
 	if err != nil {

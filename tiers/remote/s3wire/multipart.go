@@ -29,7 +29,7 @@ func (b *Bucket) putParts(ctx context.Context, key string, body remote.Body) (re
 	if err != nil {
 		return remote.Object{}, remote.Fail("put", b.place(key), err)
 	}
-	rctx, f, done := b.attempt(ctx, 0, 0)
+	rctx, f, done := b.attempt(ctx, remote.OpCreateUpload, key, 0, 0)
 	id, err := b.client.CreateUpload(rctx, b.full(key), b.cfg.Checksum)
 	done()
 	if err != nil {
@@ -103,7 +103,7 @@ func (b *Bucket) sendPart(ctx, gctx context.Context, key, id string, number int,
 	defer func() { _ = src.Close() }()
 	pctx, release := linger(ctx, gctx)
 	defer release()
-	rctx, f, done := b.attempt(pctx, c.n, 0)
+	rctx, f, done := b.attempt(pctx, remote.OpUploadPart, key, c.n, 0)
 	defer done()
 	got, err := b.client.UploadPart(rctx, b.full(key), id, number, Upload{Body: cuttable{src, gctx}, Size: c.n, Sum: src.sum})
 	if err != nil {
@@ -150,7 +150,7 @@ func (b *Bucket) complete(ctx context.Context, key, id string, size int64, parts
 	}
 	// Some stores copy the parts together before they answer: a second for
 	// every 16 MiB.
-	rctx, f, done := b.attempt(ctx, 0, time.Duration(size>>24)*time.Second)
+	rctx, f, done := b.attempt(ctx, remote.OpCompleteUpload, key, 0, time.Duration(size>>24)*time.Second)
 	defer done()
 	got, err := b.client.CompleteUpload(rctx, b.full(key), id, parts, whole)
 	if err != nil {
@@ -210,12 +210,12 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // abort drops an upload by its whole key. One that is gone is ErrNotFound.
 func (b *Bucket) abort(ctx context.Context, whole, id string) error {
-	rctx, f, done := b.attempt(ctx, 0, 0)
+	key, _ := b.relative(whole)
+	rctx, f, done := b.attempt(ctx, remote.OpAbortUpload, key, 0, 0)
 	defer done()
 	err := b.client.AbortUpload(rctx, whole, id)
 	if err == nil {
 		return nil
 	}
-	key, _ := b.relative(whole)
 	return b.fail(ctx, "abort upload", key, reads, f, err)
 }

@@ -38,7 +38,7 @@ func (b *Bucket) putOne(ctx context.Context, key string, body remote.Body, cond 
 		return remote.Object{}, remote.Fail("put", b.place(key), err)
 	}
 	defer func() { _ = src.Close() }()
-	rctx, f, done := b.attempt(ctx, size, 0)
+	rctx, f, done := b.attempt(ctx, remote.OpPut, key, size, 0)
 	defer done()
 	cond.ETag = TrimETag(cond.ETag)
 	got, err := b.client.Put(rctx, b.full(key), Upload{Body: src, Size: size, Sum: src.sum, If: cond})

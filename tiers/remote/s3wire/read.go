@@ -23,14 +23,16 @@ func (b *Bucket) Get(ctx context.Context, key string, r remote.Range) (io.ReadCl
 	if err != nil {
 		return nil, remote.Object{}, failf("get", b.place(key), "%w: %w", remote.ErrRange, err)
 	}
-	rctx, f := withFlight(ctx, 0)
-	body, h, err := b.client.Get(rctx, b.full(key), byteRange, r.ETag)
+	f := b.begin(ctx, remote.OpGet, key, 0)
+	body, h, err := b.client.Get(withFlight(ctx, f), b.full(key), byteRange, r.ETag)
 	if err != nil {
+		f.pass.Done()
 		return nil, remote.Object{}, b.fail(ctx, "get", key, reads, f, err)
 	}
 	o, err := b.object(key, h, r.Off)
 	if err != nil {
 		_ = body.Close()
+		f.pass.Done()
 		return nil, remote.Object{}, err
 	}
 	return &objectReader{b: b, ctx: ctx, key: key, flight: f, body: body, left: h.Length}, o, nil
@@ -99,7 +101,7 @@ func (b *Bucket) ReadAt(ctx context.Context, key string, dst []byte, off int64) 
 	if len(dst) == 0 {
 		return 0, nil
 	}
-	rctx, f, done := b.attempt(ctx, int64(len(dst)), 0)
+	rctx, f, done := b.attempt(ctx, remote.OpGet, key, int64(len(dst)), 0)
 	defer done()
 	body, h, err := b.client.Get(rctx, b.full(key), fmt.Sprintf("bytes=%d-%d", off, off+int64(len(dst))-1), "")
 	if err != nil {
@@ -144,7 +146,7 @@ func (b *Bucket) Stat(ctx context.Context, key string) (remote.Object, error) {
 	if err := remote.CheckKey(key); err != nil {
 		return remote.Object{}, remote.Fail("stat", key, err)
 	}
-	rctx, f, done := b.attempt(ctx, 0, 0)
+	rctx, f, done := b.attempt(ctx, remote.OpHead, key, 0, 0)
 	defer done()
 	h, err := b.client.Head(rctx, b.full(key), b.cfg.Checksum)
 	if err != nil {
@@ -162,7 +164,7 @@ func (b *Bucket) explain(ctx context.Context, key string, f *flight, err error) 
 	if status < http.StatusBadRequest || status >= http.StatusInternalServerError {
 		return failed
 	}
-	rctx, gf, done := b.attempt(ctx, 0, 0)
+	rctx, gf, done := b.attempt(ctx, remote.OpGet, key, 0, 0)
 	defer done()
 	body, _, gerr := b.client.Get(rctx, b.full(key), "bytes=0-0", "")
 	if gerr == nil {
@@ -199,4 +201,7 @@ func (r *objectReader) Read(p []byte) (int, error) {
 
 // Close ends the reading. If all was read the connection is used again, else it
 // is closed too.
-func (r *objectReader) Close() error { return r.body.Close() }
+func (r *objectReader) Close() error {
+	defer r.flight.pass.Done()
+	return r.body.Close()
+}

@@ -41,7 +41,7 @@ func (b *Bucket) Settings(ctx context.Context) (remote.Settings, error) {
 			return err
 		}},
 	} {
-		rctx, f, done := b.attempt(ctx, 0, 0)
+		rctx, f, done := b.attempt(ctx, remote.OpSettings, "", 0, 0)
 		if err := part.read(rctx); err != nil {
 			out.Unread[part.name] = b.fail(ctx, "read "+part.name, "", reads, f, err)
 		}

@@ -31,7 +31,7 @@ func (b *Bucket) staleUploads(ctx context.Context, before time.Time) ([]Unfinish
 	var stale []UnfinishedUpload
 	req := UploadsRequest{Prefix: b.root()}
 	for {
-		rctx, f, done := b.attempt(ctx, 0, 0)
+		rctx, f, done := b.attempt(ctx, remote.OpListUploads, "", 0, 0)
 		page, err := b.client.ListUploads(rctx, req)
 		done()
 		if err != nil {

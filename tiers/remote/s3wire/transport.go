@@ -10,6 +10,8 @@ import (
 	"net/http/httptrace"
 	"sync"
 	"time"
+
+	"github.com/strandline-io/strandline/tiers/remote"
 )
 
 // errLocal marks errors of the body that was to be sent: the store has no part
@@ -75,11 +77,14 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	out := req.WithContext(ctx)
 	var body *outgoing
 	if req.Body != nil && req.Body != http.NoBody {
-		body = &outgoing{ctx: ctx, body: req.Body, watch: w, stall: t.knobs.Stall, errStall: t.errNotSent}
+		body = newOutgoing(ctx, req.Body, f.pass, w, t)
 		out.Body = body
 	}
 	resp, err := t.base.RoundTrip(out)
 	w.answer()
+	if resp != nil {
+		f.answered(resp)
+	}
 	if body != nil {
 		if lerr := body.detach(); lerr != nil {
 			err = errors.Join(lerr, err)
@@ -97,7 +102,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		f.failed(err)
 		return nil, err
 	}
-	resp.Body = &incoming{body: resp.Body, watch: w, stall: t.knobs.Stall, errStall: t.errNotReceived, cancel: cancel, flight: f}
+	resp.Body = &incoming{ctx: ctx, body: resp.Body, watch: w, stall: t.knobs.Stall, errStall: t.errNotReceived, cancel: cancel, flight: f}
 	return resp, nil
 }
 
@@ -147,6 +152,16 @@ func (w *watch) armUnlessAnswered(d time.Duration, why error) {
 	}
 }
 
+// rest stops the clock until it is armed again.
+func (w *watch) rest() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.answered {
+		w.why = nil
+		w.timer.Stop()
+	}
+}
+
 func (w *watch) answer() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,8 +185,13 @@ func (w *watch) fired() error {
 
 // outgoing is a request's body. net/http may go on reading one after RoundTrip
 // has returned; detach ends that, so the caller gets its bytes back.
+//
+// It goes at the rate of the gate. The watch is for what the store does not take:
+// it stands while bytes wait for their turn or are read from disk.
 type outgoing struct {
 	ctx      context.Context //nolint:containedctx // of the request that it is the body of
+	over     context.CancelFunc
+	pass     *remote.Passage
 	watch    *watch
 	stall    time.Duration
 	errStall error
@@ -181,9 +201,24 @@ type outgoing struct {
 	err  error         // of the body itself
 }
 
+func newOutgoing(ctx context.Context, body io.ReadCloser, pass *remote.Passage, w *watch, t *Transport) *outgoing {
+	ctx, over := context.WithCancel(ctx)
+	return &outgoing{ctx: ctx, over: over, body: body, pass: pass, watch: w, stall: t.knobs.Stall, errStall: t.errNotSent}
+}
+
 func (o *outgoing) Read(p []byte) (int, error) {
+	o.watch.rest()
+	asked, err := o.pass.AskUp(o.ctx, len(p)) // outside of mu: a detach need not wait for it
+	if err != nil {
+		return 0, context.Cause(o.ctx)
+	}
+	return o.read(p[:asked])
+}
+
+func (o *outgoing) read(p []byte) (n int, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	defer func() { o.pass.Up(len(p), n) }()
 	if o.body == nil {
 		return 0, errDetached
 	}
@@ -192,7 +227,7 @@ func (o *outgoing) Read(p []byte) (int, error) {
 		// takes notice, and a cancelled write would often happen.
 		return 0, context.Cause(o.ctx)
 	}
-	n, err := o.body.Read(p)
+	n, err = o.body.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		o.err = fmt.Errorf("%w: %w", errLocal, err)
 		return n, o.err
@@ -215,6 +250,7 @@ func (o *outgoing) Close() error {
 
 // detach returns the body's own error, if it had one.
 func (o *outgoing) detach() error {
+	o.over()
 	_ = o.Close()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -224,6 +260,7 @@ func (o *outgoing) detach() error {
 // incoming is an answer's body, read under the stall limit. The clock runs
 // while a read waits for the store only: a slow caller is no stall.
 type incoming struct {
+	ctx      context.Context //nolint:containedctx // of the request that it is the answer to
 	body     io.ReadCloser
 	watch    *watch
 	stall    time.Duration
@@ -233,9 +270,16 @@ type incoming struct {
 }
 
 func (i *incoming) Read(p []byte) (int, error) {
+	asked, err := i.flight.pass.AskDown(i.ctx, len(p))
+	if err != nil {
+		err = context.Cause(i.ctx)
+		i.flight.failed(err)
+		return 0, err
+	}
 	i.watch.arm(i.stall, i.errStall)
-	n, err := i.body.Read(p)
+	n, err := i.body.Read(p[:asked])
 	i.watch.stop()
+	i.flight.pass.Down(asked, n)
 	switch {
 	case err == nil:
 		return n, nil

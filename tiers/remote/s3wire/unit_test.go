@@ -210,7 +210,7 @@ func TestCuttable(t *testing.T) {
 // net/http takes notice of it.
 func TestCancelledBody(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	o := outgoing{ctx: ctx, body: io.NopCloser(bytes.NewReader(make([]byte, 10))), watch: newWatch(cancel), stall: time.Hour}
+	o := newOutgoing(ctx, io.NopCloser(bytes.NewReader(make([]byte, 10))), nil, newWatch(cancel), &Transport{knobs: HTTP{Stall: time.Hour}})
 	if n, err := o.Read(make([]byte, 5)); n != 5 || err != nil {
 		t.Fatal(n, err)
 	}
