@@ -14,6 +14,7 @@ import (
 	"github.com/strandline-io/strandline/gateway/control"
 	"github.com/strandline-io/strandline/tiers"
 	"github.com/strandline-io/strandline/tiers/partition"
+	"github.com/strandline-io/strandline/tiers/remote"
 )
 
 // How long a partition waits before it is opened again: doubled from the first to
@@ -148,7 +149,7 @@ func passes(err error) bool {
 		return true
 	}
 	_, refused := errors.AsType[syscall.Errno](err)
-	return refused
+	return refused || errors.Is(err, remote.ErrChecksum) // it may have been the way here
 }
 
 // replace closes an owner whose disk failed, and waits if that happens again and
@@ -285,18 +286,19 @@ func (b *Broker) serve(ctx context.Context, s *slot, owner *partition.Owner, ope
 
 func (b *Broker) deps(id partition.Identity) partition.Deps {
 	return partition.Deps{
-		FS:        b.o.FS,
-		Dir:       PartitionDir(b.o.DataDir, id.ID),
-		Disk:      b.o.Disk,
-		Cache:     b.o.Cache,
-		Registry:  b.registry,
-		Scheduler: b.o.Scheduler,
-		MayDelete: b.mayDelete,
-		Cluster:   b.o.Node.Cluster,
-		Now:       b.o.Now,
-		NewID:     b.o.NewID,
-		Log:       b.o.Log.Named("partition").With("partition", id.Name.String()),
-		Metrics:   b.o.Metrics,
+		FS:          b.o.FS,
+		Dir:         PartitionDir(b.o.DataDir, id.ID),
+		Disk:        b.o.Disk,
+		Cache:       b.o.Cache,
+		Registry:    b.registry,
+		Scheduler:   b.o.Scheduler,
+		MayDelete:   b.mayDelete,
+		RetainEvery: b.o.RetainEvery,
+		Cluster:     b.o.Node.Cluster,
+		Now:         b.o.Now,
+		NewID:       b.o.NewID,
+		Log:         b.o.Log.Named("partition").With("partition", id.Name.String()),
+		Metrics:     b.o.Metrics,
 	}
 }
 
