@@ -399,8 +399,8 @@ func TestRemoteReadErrors(t *testing.T) {
 		{"denied", memory.Fault{Ops: memory.OpRead, Sticky: true, Err: remote.ErrDenied}, tiers.RemoteUnavailable},
 		{"throttled", memory.Fault{Ops: memory.OpRead, Sticky: true, Err: remote.ErrThrottled}, tiers.RemoteUnavailable},
 		{"the cache's own timeout", memory.Fault{Ops: memory.OpRead, Sticky: true, Err: context.DeadlineExceeded}, tiers.RemoteUnavailable},
-		{"flipped", memory.Fault{Ops: memory.OpRead, Sticky: true, Key: ".log", Flip: true, FlipAt: 70}, tiers.CorruptMessage},
-		{"companion flipped", memory.Fault{Ops: memory.OpRead, Sticky: true, Key: ".meta", Flip: true, FlipAt: 70}, tiers.CorruptMessage},
+		{"flipped", memory.Fault{Ops: memory.OpRead, Sticky: true, Key: ".log", Flip: true, FlipAt: 70}, tiers.StorageFailed},
+		{"companion flipped", memory.Fault{Ops: memory.OpRead, Sticky: true, Key: ".meta", Flip: true, FlipAt: 70}, tiers.StorageFailed},
 		{"gone", memory.Fault{Ops: memory.OpRead, Sticky: true, Err: remote.ErrNotFound}, tiers.StorageFailed},
 	} {
 		t.Run(c.name, func(t *testing.T) {

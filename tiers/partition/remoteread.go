@@ -134,7 +134,9 @@ func remoteKind(err error) tiers.Kind {
 	case errors.Is(err, remote.ErrNotFound):
 		return tiers.StorageFailed // a row names an object that is gone
 	case errors.Is(err, remote.ErrChecksum):
-		return tiers.CorruptMessage
+		// Not CorruptMessage, which some consumers give up on: the next answer of the
+		// store may be right.
+		return tiers.StorageFailed
 	}
 	if k := tiers.KindOf(err); k != tiers.Other {
 		return k
