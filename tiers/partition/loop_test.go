@@ -412,37 +412,3 @@ func TestSegments(t *testing.T) {
 	}
 	d.end()
 }
-
-// TestPool: no more jobs at once than its size, all of them in the end, and no
-// goroutine when there is nothing to do (the leak check of this package).
-func TestPool(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := NewPool(3)
-		var mu sync.Mutex
-		running, order := 0, []int(nil)
-		hold := make(chan struct{})
-		for i := range 20 {
-			p.Go(Point{}, func() {
-				mu.Lock()
-				running++
-				order = append(order, i)
-				mu.Unlock()
-				<-hold
-				mu.Lock()
-				running--
-				mu.Unlock()
-			})
-		}
-		for n := range 20 {
-			synctest.Wait()
-			if want := min(3, 20-n); running != want || len(order) != min(n+3, 20) {
-				t.Fatalf("%d jobs run and %d began after %d ended", running, len(order), n)
-			}
-			hold <- struct{}{}
-		}
-		synctest.Wait()
-		if slices.Sort(order[:3]); !slices.IsSorted(order) {
-			t.Fatalf("began in the order %v", order)
-		}
-	})
-}
