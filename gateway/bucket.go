@@ -13,6 +13,7 @@ import (
 	"github.com/strandline-io/strandline/tiers/remote/minio"
 	"github.com/strandline-io/strandline/tiers/remote/s3"
 	"github.com/strandline-io/strandline/tiers/remote/s3wire"
+	"github.com/strandline-io/strandline/tiers/remote/spool"
 )
 
 // OpenBucket opens the bucket that a configuration names, without retries. The
@@ -67,9 +68,32 @@ func (n *Node) openBucket(ctx context.Context) error {
 		return err
 	}
 	n.bucket = b
-	n.cache = remote.NewCache(b, remote.CacheOptions{Bytes: n.c.CacheBytes, MetaBytes: n.c.CacheMetaBytes, Registerer: n.d.Registry})
+	o := remote.CacheOptions{Bytes: n.c.CacheBytes, MetaBytes: n.c.CacheMetaBytes, Registerer: n.d.Registry}
+	if s := n.openSpool(); s != nil { // a nil *Spool in an interface would not be nil
+		o.Disk = s
+	}
+	n.cache = remote.NewCache(b, o)
 	n.onStop("close the cache", func(context.Context) error { n.cache.Close(); return nil })
 	return nil
+}
+
+// openSpool opens the disk cache, if there is to be one. A folder that cannot be
+// used costs the disk cache and not the node: all of it is in the bucket.
+func (n *Node) openSpool() *spool.Spool {
+	if n.c.CacheDiskBytes == 0 {
+		return nil
+	}
+	folder := n.c.CacheDir
+	if folder == "" {
+		folder = n.c.DataDir + "/" + cacheFolder
+	}
+	s, err := spool.Open(n.d.FS, spool.Options{Dir: folder, Bytes: n.c.CacheDiskBytes, Log: n.d.Log.Named("disk-cache"), Registerer: n.d.Registry})
+	if err != nil {
+		n.d.Log.Warn("there is no disk cache before the next start, and everything is read from the bucket", "folder", folder, "error", err)
+		return nil
+	}
+	n.onStop("close the disk cache", func(context.Context) error { s.Close(); return nil })
+	return s
 }
 
 // testBucket asks a bucket to keep its promises before anybody relies on them,
@@ -83,8 +107,8 @@ func testBucket(ctx context.Context, op string, b remote.Bucket) error {
 		return tiers.E(tiers.InvalidConfig, op, b.String(), "the bucket does not exist: create it first: %w", err)
 	case errors.Is(err, remote.ErrDenied):
 		return tiers.E(tiers.InvalidConfig, op, b.String(), "the keys are refused: check them and that they may get, put, delete and list: %w", err)
-	case errors.Is(err, remote.ErrUnavailable):
-		return tiers.E(tiers.RemoteUnavailable, op, b.String(), "the bucket cannot be reached: check the endpoint and the network, then try again: %w", err)
+	case errors.Is(err, remote.ErrUnavailable), errors.Is(err, remote.ErrThrottled):
+		return tiers.E(tiers.RemoteUnavailable, op, b.String(), "the bucket cannot be reached: check the endpoint (its scheme and port too) and the network, then try again: %w", err)
 	}
 	return tiers.E(tiers.InvalidConfig, op, b.String(), "the bucket failed its self-test: %w", err)
 }

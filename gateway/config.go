@@ -27,6 +27,8 @@ type Config struct {
 	BucketHedge      bool
 	CacheBytes       int64
 	CacheMetaBytes   int64
+	CacheDiskBytes   int64  // 0: no disk cache
+	CacheDir         string // empty: in the data directory
 	SnapshotInterval time.Duration
 	RetentionCheck   time.Duration // between two passes of a partition
 	DrainTimeout     time.Duration
@@ -146,9 +148,11 @@ func (c *Config) nodeSettings() []setting {
 		secret("s3.session_token", &c.S3.SessionToken, "Session token that belongs to temporary keys."),
 		boolean("s3.allow_http", &c.S3.AllowHTTP, "Allow an http:// endpoint that is not on this machine. Records and signatures then cross the network in the clear."),
 		number("copy.workers", &c.CopyWorkers, 1, 1024, "Segments that are copied to the bucket at the same time."),
-		boolean("bucket.hedge", &c.BucketHedge, "Ask once more for a small range that takes longer than 95 of 100 do (and 250 ms at least), and take the first answer. At most 5 a second and 2 of 100 requests; never for writes."),
+		boolean("remote.hedge", &c.BucketHedge, "Ask once more for a small range that takes longer than 95 of 100 do (and 250 ms at least), and take the first answer. At most 5 a second and 2 of 100 requests; never for writes."),
 		size("cache.bytes", &c.CacheBytes, 1<<20, "Memory for what was read from the bucket, its indexes and what is on its way included."),
 		size("cache.meta_bytes", &c.CacheMetaBytes, 256<<10, "How much of cache.bytes is for the indexes of segments, about 700 KiB for one of 1 GiB. At most half."),
+		size("cache.disk_bytes", &c.CacheDiskBytes, 0, "Disk for what was read from the bucket and does not fit into cache.bytes. It outlives the process. 0: none; the disk of the data directory is best left to what is not in the bucket yet."),
+		text("cache.dir", &c.CacheDir, "Absolute path of the folder for cache.disk_bytes, of this node alone, best on a disk of its own. Empty: the folder cache in the data directory."),
 		duration("snapshot_interval", &c.SnapshotInterval, time.Second, 24*time.Hour, "How often the whole control plane is written to the bucket. Changes of topics go there at once."),
 		duration("retention_check_interval", &c.RetentionCheck, 100*time.Millisecond, 24*time.Hour, "How often each partition looks for records that retention deletes, Kafka's log.retention.check.interval.ms."),
 		duration("drain_timeout", &c.DrainTimeout, time.Second, time.Hour, "How long a stop may take before what is under way is cut off. Nothing acknowledged is lost."),

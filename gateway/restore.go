@@ -74,6 +74,9 @@ func Rebuild(ctx context.Context, c Config, d RebuildDeps) (rep rebuild.Report, 
 // lostFound is the folder that mkfs makes in the root of a file system.
 const lostFound = "lost+found"
 
+// cacheFolder is the disk cache's place in a data directory. Nothing in it counts.
+const cacheFolder = "cache"
+
 // checkEmpty refuses a data directory with partitions in it. The files of a
 // rebuild that was cut off do not count: whether the control plane is empty is
 // asked of it.
@@ -86,7 +89,7 @@ func checkEmpty(files fsys.FS, dir string) error {
 		return tiers.E(tiers.StorageFailed, "rebuild", dir, "%w", err)
 	}
 	for _, e := range entries {
-		if e.IsDir() && e.Name() != lostFound {
+		if e.IsDir() && e.Name() != lostFound && e.Name() != cacheFolder {
 			return tiers.E(tiers.Conflict, "rebuild", dir, "the folder %s is in it already: rebuild into an empty directory", e.Name())
 		}
 	}

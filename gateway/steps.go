@@ -77,7 +77,7 @@ func (n *Node) checkNoPartitions() error {
 		return tiers.E(tiers.StorageFailed, "start", n.c.DataDir, "%w", err)
 	}
 	for _, e := range entries {
-		if e.IsDir() && e.Name() != "lost+found" {
+		if e.IsDir() && e.Name() != lostFound && e.Name() != cacheFolder {
 			return tiers.E(tiers.StorageFailed, "start", n.c.DataDir,
 				"%s is missing, but there are folders of partitions (%s): put the file back; or, if the node has a bucket, "+
 					"run `strandline rebuild --bucket URL --data OTHER` into another, empty directory, which brings back what was copied", ControlFile, e.Name())

@@ -60,6 +60,12 @@ func (c *Config) checkValues() error {
 			errs = append(errs, fmt.Errorf("%s: %w", s.key, err))
 		}
 	}
+	if c.CacheDir != "" && !filepath.IsAbs(c.CacheDir) {
+		errs = append(errs, fmt.Errorf("cache.dir %q is relative: it would move with the working directory; give an absolute path", c.CacheDir))
+	}
+	if c.CacheDir != "" && filepath.Clean(c.CacheDir) == filepath.Clean(c.DataDir) {
+		errs = append(errs, fmt.Errorf("cache.dir is data_dir %s: give the cache a folder of its own", c.DataDir))
+	}
 	if c.Kafka.MaxRequestBytes > c.Kafka.InFlightRequestBytes {
 		errs = append(errs, fmt.Errorf("kafka.max_request_bytes = %s does not fit into kafka.in_flight_request_bytes = %s: raise that or lower this",
 			FormatBytes(c.Kafka.MaxRequestBytes), FormatBytes(c.Kafka.InFlightRequestBytes)))

@@ -33,6 +33,7 @@ var arrows = map[string]string{
 	"tiers/remote/minio":      "tiers tiers/remote tiers/remote/s3wire",
 	"tiers/remote/dir":        "tiers tiers/remote tiers/fsys",
 	"tiers/remote/memory":     "tiers tiers/remote",
+	"tiers/remote/spool":      "tiers tiers/remote tiers/fsys",
 	"tiers/remote/buckettest": "tiers tiers/remote",
 	"tiers/partition":         "tiers tiers/batch tiers/plan tiers/fsys tiers/local tiers/remote remoteindex",
 

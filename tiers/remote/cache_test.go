@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,8 +15,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/strandline-io/strandline/tiers"
+	"github.com/strandline-io/strandline/tiers/fsys"
+	"github.com/strandline-io/strandline/tiers/fsys/mem"
 	"github.com/strandline-io/strandline/tiers/remote"
 	"github.com/strandline-io/strandline/tiers/remote/memory"
+	"github.com/strandline-io/strandline/tiers/remote/spool"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -331,4 +335,107 @@ func TestCacheClose(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// onDisk is a cache with little memory and a disk.
+func onDisk(t *testing.T, b remote.Bucket, f fsys.FS) *remote.Cache {
+	t.Helper()
+	s, err := spool.Open(f, spool.Options{Dir: "/cache", Bytes: 64 << 20})
+	must(t, err)
+	c := remote.NewCache(b, remote.CacheOptions{Bytes: 8 * remote.ChunkSize, Disk: s})
+	t.Cleanup(func() { c.Close(); s.Close() })
+	return c
+}
+
+// What was read once is on disk, for the next reader and the next process.
+func TestCacheOnDisk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		z := &zeros{Bucket: memory.New()}
+		b := z.Bucket.(*memory.Bucket)
+		segs := z.segments(t, 0, 2, 4<<20+99)
+		disk := mem.New()
+		companions := func() int { return len(b.Calls(memory.OpReadAt, ".meta")) }
+		c := onDisk(t, z, disk)
+		scan(t, c, segs, 256<<10, 100, func(int, int64, time.Duration) { synctest.Wait() })
+		gets, _ := z.asked()
+		metas := companions()
+		scan(t, c, segs, 256<<10, 100, nil)
+		if again, _ := z.asked(); len(again) != len(gets) || companions() != metas {
+			t.Errorf("the second reader made %d requests", len(again)-len(gets))
+		}
+		synctest.Wait()
+		c.Close()
+		c = onDisk(t, z, disk.KillCopy())
+		scan(t, c, segs, 256<<10, 100, nil)
+		if again, _ := z.asked(); len(again) != len(gets) || companions() != metas {
+			t.Errorf("the next process made %d requests", len(again)-len(gets))
+		}
+	})
+}
+
+// Files of the cache that somebody overwrote are read from the bucket again, and
+// are right from then on; a disk that fails all the time fails no read.
+func TestReport087FilesOfTheCacheAreOverwritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixture{b: memory.New()}
+		var m *remote.SegmentMeta
+		f.records, m = sample(remote.ChunkSize*11/2 + 3)
+		f.seg = upload(t, f.b, f.records, m)
+		disk := mem.New()
+		f.c = onDisk(t, f.b, disk)
+		whole := func() {
+			t.Helper()
+			f.read(t, 0, len(f.records))
+			synctest.Wait()
+		}
+		whole()
+		for pass := range 3 {
+			f.c.Close()
+			if pass < 2 { // after the last pass they are whole
+				overwrite(t, disk, pass)
+			}
+			before := len(f.b.Calls(memory.OpRead, ""))
+			f.c = onDisk(t, f.b, disk)
+			whole()
+			if asked := len(f.b.Calls(memory.OpRead, "")) - before; (asked > 0) != (pass < 2) {
+				t.Errorf("pass %d: %d requests", pass, asked)
+			}
+		}
+		f.c.Close()
+		failing := fsys.NewFaulty(disk)
+		f.c = onDisk(t, f.b, failing)
+		failing.Add(fsys.Fault{Sticky: true, Err: syscall.EIO})
+		for range 3 {
+			whole()
+			time.Sleep(2 * time.Minute)
+		}
+	})
+}
+
+// overwrite damages every file of the cache: with garbage, or by cutting it.
+func overwrite(t *testing.T, disk *mem.FS, pass int) {
+	t.Helper()
+	shards, err := disk.ReadDir("/cache")
+	must(t, err)
+	n := 0
+	for _, d := range shards {
+		files, err := disk.ReadDir("/cache/" + d.Name())
+		must(t, err)
+		for _, e := range files {
+			name := "/cache/" + d.Name() + "/" + e.Name()
+			raw, err := fsys.ReadFile(disk, name)
+			must(t, err)
+			raw = raw[:len(raw)-1]
+			if pass == 0 {
+				raw = bytes.Repeat([]byte("garbage!"), len(raw)/8)
+			}
+			must(t, fsys.WriteFileAtomic(disk, name, raw, 0o600))
+			n++
+		}
+	}
+	if n != 7 { // six chunks and a companion
+		t.Fatalf("%d files", n)
+	}
 }
