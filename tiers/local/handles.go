@@ -8,8 +8,9 @@ import (
 )
 
 // maxOpenFiles bounds the idle open files of a disk. Files in use may go beyond
-// it for as long as they are.
-const maxOpenFiles = 8000
+// it for as long as they are. It leaves room below 8,000 for the control plane
+// and for sockets.
+const maxOpenFiles = 7500
 
 // handles keeps files open that were used lately. One lock guards it and the
 // names and handles of all its files; opening and closing happen outside of it.

@@ -27,7 +27,7 @@ const (
 	lowInodes = 100_000 // a segment takes four
 
 	syncTime  = 5 * time.Second // at most, for each size
-	syncCount = 200
+	syncCount = 200             // and so many, unless the options say otherwise
 )
 
 // dataDir checks the data directory and its disk.
@@ -185,7 +185,7 @@ func (e *exam) removeProbes(dir string) {
 
 func (e *exam) appends(ctx context.Context, f fsys.File, b []byte) ([]time.Duration, error) {
 	var took []time.Duration
-	for begin := time.Now(); len(took) < syncCount && time.Since(begin) < syncTime; {
+	for begin := time.Now(); len(took) < e.syncsEach && time.Since(begin) < syncTime; {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -112,23 +113,25 @@ type Options struct {
 	FS     fsys.FS          // nil: the machine's
 	Bucket remote.Bucket    // nil: what the configuration names
 	Now    func() time.Time // nil: time.Now
+	Syncs  int              // writes of each size whose fsync is measured; 0: 200
 }
 
 // exam is one run. Its fields belong to the goroutine of Run.
 type exam struct {
-	c       gateway.Config
-	l       *gateway.Loaded
-	fs      fsys.FS
-	now     func() time.Time
-	given   remote.Bucket
-	bucket  remote.Bucket // once it is open
-	running holder        // who has the lock of the data directory
-	report  Report
+	c         gateway.Config
+	l         *gateway.Loaded
+	fs        fsys.FS
+	now       func() time.Time
+	given     remote.Bucket
+	syncsEach int
+	bucket    remote.Bucket // once it is open
+	running   holder        // who has the lock of the data directory
+	report    Report
 }
 
 // Run makes all checks, or those that it gets to before ctx ends.
 func Run(ctx context.Context, o Options) Report {
-	e := &exam{c: o.Loaded.Config, l: o.Loaded, fs: o.FS, now: o.Now, given: o.Bucket}
+	e := &exam{c: o.Loaded.Config, l: o.Loaded, fs: o.FS, now: o.Now, given: o.Bucket, syncsEach: cmp.Or(o.Syncs, syncCount)}
 	if e.fs == nil {
 		e.fs = fsys.OS{}
 	}

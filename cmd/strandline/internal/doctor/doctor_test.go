@@ -21,6 +21,9 @@ import (
 	"github.com/strandline-io/strandline/tiers/remote/memory"
 )
 
+// syncs are enough to see that they are measured.
+const syncs = 20
+
 func TestMain(m *testing.M) { os.Exit(s3srv.Main(m)) }
 
 func errDeadline() error { return context.DeadlineExceeded }
@@ -113,7 +116,7 @@ func folders(l *gateway.Loaded) []string {
 // Before the first start nothing is there, and nothing is made.
 func TestBeforeTheFirstStart(t *testing.T) {
 	l := loaded(t)
-	r := Run(t.Context(), Options{Loaded: l})
+	r := Run(t.Context(), Options{Syncs: syncs, Loaded: l})
 	want(t, r, "config", OK, "")
 	want(t, r, "data_dir", OK, "the first start makes it")
 	want(t, r, "disk.sync", check(t, r, "disk.sync").Status, "fdatasync")
@@ -132,7 +135,7 @@ func TestNextToANode(t *testing.T) {
 	l := loaded(t)
 	n := start(t, l)
 	l.Config.Kafka.Listen, l.Config.Admin.Listen = n.KafkaAddr(), n.AdminAddr()
-	r := Run(t.Context(), Options{Loaded: l})
+	r := Run(t.Context(), Options{Syncs: syncs, Loaded: l})
 	want(t, r, "kafka.listen", OK, "is used by")
 	want(t, r, "admin.listen", OK, "is used by")
 	want(t, r, "bucket.claim", OK, "is held")
@@ -145,7 +148,7 @@ func TestNextToANode(t *testing.T) {
 	}
 	stop(t, n)
 	before := tree(t, folders(l)...)
-	r = Run(t.Context(), Options{Loaded: l})
+	r = Run(t.Context(), Options{Syncs: syncs, Loaded: l})
 	want(t, r, "bucket.claim", OK, "was released")
 	want(t, r, "data_dir", OK, "0 partitions")
 	want(t, r, "kafka.listen", OK, "free")
@@ -160,7 +163,7 @@ func TestNextToANode(t *testing.T) {
 	if err := os.WriteFile(stale, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	Run(t.Context(), Options{Loaded: l})
+	Run(t.Context(), Options{Syncs: syncs, Loaded: l})
 	if after := tree(t, folders(l)...); after != before {
 		t.Errorf("before:\n%s\nafter:\n%s", before, after)
 	}
@@ -173,41 +176,41 @@ func TestDataDirsThatAreRefused(t *testing.T) {
 	stop(t, start(t, l))
 	other := *l
 	other.DataDir += "-2"
-	want(t, Run(t.Context(), Options{Loaded: &other}), "bucket.claim", Failed, "strandline rebuild")
+	want(t, Run(t.Context(), Options{Syncs: syncs, Loaded: &other}), "bucket.claim", Failed, "strandline rebuild")
 
 	if err := os.MkdirAll(filepath.Join(other.DataDir, "0123-0"), 0o750); err != nil {
 		t.Fatal(err)
 	}
-	want(t, Run(t.Context(), Options{Loaded: &other}), "data_dir", Failed, gateway.ControlFile)
+	want(t, Run(t.Context(), Options{Syncs: syncs, Loaded: &other}), "data_dir", Failed, gateway.ControlFile)
 
 	file := *l
 	file.DataDir = filepath.Join(l.DataDir, gateway.ControlFile)
-	want(t, Run(t.Context(), Options{Loaded: &file}), "data_dir", Failed, "not a folder")
+	want(t, Run(t.Context(), Options{Syncs: syncs, Loaded: &file}), "data_dir", Failed, "not a folder")
 
 	gone := *l
 	gone.Config.Bucket += "-2"
-	want(t, Run(t.Context(), Options{Loaded: &gone}), "bucket", Failed, "the folder is gone")
+	want(t, Run(t.Context(), Options{Syncs: syncs, Loaded: &gone}), "bucket", Failed, "the folder is gone")
 
 	if err := os.Chmod(l.DataDir, 0o777); err != nil { //nolint:gosec // that is what is looked at
 		t.Fatal(err)
 	}
-	want(t, Run(t.Context(), Options{Loaded: l}), "data_dir", Warn, "chmod o-w")
+	want(t, Run(t.Context(), Options{Syncs: syncs, Loaded: l}), "data_dir", Warn, "chmod o-w")
 }
 
 func TestConfigurationThatIsRefused(t *testing.T) {
 	l := loaded(t)
 	l.Config.DataDir, l.Config.Bucket = "relative", ""
 	l.Config.Kafka.Listen = "0.0.0.0:9092"
-	r := Run(t.Context(), Options{Loaded: l})
+	r := Run(t.Context(), Options{Syncs: syncs, Loaded: l})
 	want(t, r, "config", Failed, "relative")
 	want(t, r, "config", Failed, "kafka.allow_plaintext")
 	want(t, r, "data_dir", Skipped, "")
 	want(t, r, "bucket", Warn, "this disk only")
 	l.Config.Bucket = "memory:"
-	want(t, Run(t.Context(), Options{Loaded: l}), "bucket", Warn, "goes with the process")
+	want(t, Run(t.Context(), Options{Syncs: syncs, Loaded: l}), "bucket", Warn, "goes with the process")
 	l = loaded(t)
 	l.Warnings = []string{"unknown environment variable"}
-	want(t, Run(t.Context(), Options{Loaded: l}), "config", Warn, "unknown environment variable")
+	want(t, Run(t.Context(), Options{Syncs: syncs, Loaded: l}), "config", Warn, "unknown environment variable")
 }
 
 // A port that somebody else has, and names that lead nowhere.
@@ -220,17 +223,17 @@ func TestListeners(t *testing.T) {
 	defer taken.Close()
 	l.Config.Kafka.Listen = taken.Addr().String()
 	l.Config.Kafka.Advertised = "host.invalid:9092"
-	r := Run(t.Context(), Options{Loaded: l})
+	r := Run(t.Context(), Options{Syncs: syncs, Loaded: l})
 	want(t, r, "kafka.listen", Failed, "ss -ltnp")
 	want(t, r, "kafka.advertised", Warn, "host.invalid")
 	l.Config.Kafka.Listen, l.Config.Kafka.Advertised = "192.0.2.1:9092", "localhost:9092"
-	r = Run(t.Context(), Options{Loaded: l})
+	r = Run(t.Context(), Options{Syncs: syncs, Loaded: l})
 	want(t, r, "kafka.listen", Failed, "an address of this machine")
 	want(t, r, "kafka.advertised", OK, "127.0.0.1")
 
 	n := start(t, loaded(t)) // a node with another data directory
 	l.Config.Kafka.Listen, l.Config.Admin.Listen = n.KafkaAddr(), n.AdminAddr()
-	want(t, Run(t.Context(), Options{Loaded: l}), "kafka.listen", Failed, n.Cluster())
+	want(t, Run(t.Context(), Options{Syncs: syncs, Loaded: l}), "kafka.listen", Failed, n.Cluster())
 	stop(t, n)
 }
 
@@ -241,7 +244,7 @@ func TestDisksThatFail(t *testing.T) {
 		"write to":         {Kinds: fsys.OpCreate, Err: syscall.EROFS},
 		"let the user":     {Kinds: fsys.OpCreate, Err: fs.ErrPermission},
 		"the kernel's log": {Kinds: fsys.OpSyncData, Skip: 5, Err: syscall.EIO},
-		"dmesg":            {Kinds: fsys.OpSyncData, Skip: syncCount + 1, Err: syscall.EIO},
+		"dmesg":            {Kinds: fsys.OpSyncData, Skip: syncs + 1, Err: syscall.EIO},
 	} {
 		l := loaded(t)
 		stop(t, start(t, l))
@@ -249,7 +252,7 @@ func TestDisksThatFail(t *testing.T) {
 		faulty := fsys.NewFaulty(fsys.OS{})
 		f.Name = probePrefix
 		hits := faulty.Add(f)
-		r := Run(t.Context(), Options{Loaded: l, FS: faulty})
+		r := Run(t.Context(), Options{Syncs: syncs, Loaded: l, FS: faulty})
 		want(t, r, "disk.sync", Failed, says)
 		if hits() != 1 {
 			t.Errorf("%s: the disk did not fail", says)
@@ -262,14 +265,14 @@ func TestDisksThatFail(t *testing.T) {
 	stop(t, start(t, l))
 	faulty := fsys.NewFaulty(fsys.OS{})
 	faulty.Add(fsys.Fault{Kinds: fsys.OpReadDir, Err: fs.ErrPermission})
-	want(t, Run(t.Context(), Options{Loaded: l, FS: faulty}), "data_dir", Failed, "read")
+	want(t, Run(t.Context(), Options{Syncs: syncs, Loaded: l, FS: faulty}), "data_dir", Failed, "read")
 }
 
 // Stores that break what a node relies on, or do not let it in.
 func TestBucketsThatFail(t *testing.T) {
 	careless := memory.New()
 	careless.IgnoreConditions()
-	want(t, Run(t.Context(), Options{Loaded: loaded(t), Bucket: careless}), "bucket.promises", Failed, "another store")
+	want(t, Run(t.Context(), Options{Syncs: syncs, Loaded: loaded(t), Bucket: careless}), "bucket.promises", Failed, "another store")
 	for _, c := range []struct {
 		fault memory.Fault
 		name  string
@@ -287,7 +290,7 @@ func TestBucketsThatFail(t *testing.T) {
 	} {
 		b := memory.New()
 		b.Add(c.fault)
-		r := Run(t.Context(), Options{Loaded: loaded(t), Bucket: b})
+		r := Run(t.Context(), Options{Syncs: syncs, Loaded: loaded(t), Bucket: b})
 		want(t, r, c.name, Failed, c.says)
 		if left := b.Keys(""); c.fault.Ops != memory.OpDelete && len(left) > 0 {
 			t.Errorf("%s: left behind: %q", c.name, left)
@@ -303,7 +306,7 @@ func TestInterrupted(t *testing.T) {
 		reached := make(chan memory.Call)
 		b.Add(memory.Fault{Ops: memory.OpPut, Key: key, Hold: make(chan struct{}), Reached: reached})
 		go func() { <-reached; cancel() }()
-		r := Run(ctx, Options{Loaded: loaded(t), Bucket: b})
+		r := Run(ctx, Options{Syncs: syncs, Loaded: loaded(t), Bucket: b})
 		if !r.Interrupted || r.Count(Failed) > 0 {
 			t.Errorf("at %s: %+v", key, r)
 		}
@@ -319,7 +322,7 @@ func TestInterrupted(t *testing.T) {
 	reached := make(chan fsys.Op)
 	faulty.Add(fsys.Fault{Kinds: fsys.OpSyncData, Name: probePrefix, Skip: 7, Hold: ctx.Done(), Reached: reached})
 	go func() { <-reached; cancel() }()
-	r := Run(ctx, Options{Loaded: l, FS: faulty})
+	r := Run(ctx, Options{Syncs: syncs, Loaded: l, FS: faulty})
 	want(t, r, "disk.sync", Skipped, "interrupted")
 	if !r.Interrupted || tree(t, folders(l)...) != before {
 		t.Errorf("%+v, left behind:\n%s", r, tree(t, folders(l)...))
@@ -336,7 +339,7 @@ func TestRealStore(t *testing.T) {
 			l := loaded(t)
 			l.Config.Bucket = b.URL(driver, "main")
 			l.Config.S3 = gateway.S3Config{AccessKey: b.AccessKey, SecretKey: b.SecretKey}
-			r := Run(t.Context(), Options{Loaded: l})
+			r := Run(t.Context(), Options{Syncs: syncs, Loaded: l})
 			for _, name := range []string{"bucket", "bucket.promises", "bucket.latency", "bucket.throughput", "bucket.claim", "bucket.clock"} {
 				want(t, r, name, OK, "")
 			}
@@ -355,20 +358,20 @@ func TestRealStore(t *testing.T) {
 			}
 			missing := *l
 			missing.Config.Bucket = strings.Replace(l.Config.Bucket, b.Name, b.Name+"-none", 1)
-			want(t, Run(t.Context(), Options{Loaded: &missing}), "bucket", Failed, "create the bucket")
+			want(t, Run(t.Context(), Options{Syncs: syncs, Loaded: &missing}), "bucket", Failed, "create the bucket")
 			denied := *l
 			denied.Config.S3.SecretKey = "wrong"
-			want(t, Run(t.Context(), Options{Loaded: &denied}), "bucket", Failed, "check the keys")
+			want(t, Run(t.Context(), Options{Syncs: syncs, Loaded: &denied}), "bucket", Failed, "check the keys")
 			away := *l
 			away.Config.Bucket = "s3://nobody/p?endpoint=http://127.0.0.1:1&region=us-east-1&driver=" + driver
-			want(t, Run(t.Context(), Options{Loaded: &away}), "bucket", Failed, "check the endpoint")
+			want(t, Run(t.Context(), Options{Syncs: syncs, Loaded: &away}), "bucket", Failed, "check the endpoint")
 		})
 	}
 }
 
 // Both forms have every check; JSON has no null.
 func TestReportForms(t *testing.T) {
-	r := Run(t.Context(), Options{Loaded: loaded(t), Bucket: memory.New()})
+	r := Run(t.Context(), Options{Syncs: syncs, Loaded: loaded(t), Bucket: memory.New()})
 	js, err := json.Marshal(r)
 	if err != nil || bytes.Contains(js, []byte("null")) {
 		t.Fatalf("%s, %v", js, err)

@@ -39,9 +39,9 @@ func TestJudgements(t *testing.T) {
 		{"skew: far", judgeSkew(at, at.Add(time.Hour), at), Failed, "ahead"},
 		{"skew: not told", judgeSkew(at, time.Time{}, at), Skipped, "does not tell"},
 
-		{"files: enough", judgeFiles(20_000, 10_000), OK, ""},
-		{"files: not for all connections", judgeFiles(18_499, 10_000), Warn, "kafka.max_connections"},
-		{"files: not for segments", judgeFiles(8_499, 10), Failed, "ulimit"},
+		{"files: enough", judgeFiles(18_000, 10_000), OK, ""},
+		{"files: not for all connections", judgeFiles(17_999, 10_000), Warn, "kafka.max_connections"},
+		{"files: not for segments", judgeFiles(7_999, 10), Failed, "ulimit"},
 
 		{"memory: unknown", judgeMemory(0, "", 1<<30), Skipped, "1.0 GiB"},
 		{"memory: enough", judgeMemory(4<<30, "of this machine", 1<<30), OK, "4.0 GiB"},

@@ -9,7 +9,7 @@ import (
 
 const (
 	// segmentFiles is how many files of segments a node keeps open at most.
-	segmentFiles = 8000
+	segmentFiles = 7500
 	// otherFiles are those of the control plane, the listeners and the bucket.
 	otherFiles = 500
 	// baseMemory is what a node takes besides its caches and requests, with 10,000
