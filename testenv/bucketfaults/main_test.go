@@ -5,10 +5,13 @@
 package bucketfaults
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"iter"
 	"os"
 	"testing"
 	"time"
@@ -259,3 +262,12 @@ func (s *site) eventually(what string, f func() bool) {
 }
 
 func admin(n *gateway.Node) *client.Client { return client.New(n.AdminAddr(), nil) }
+
+// lines yields the lines of an answer.
+func lines(r io.Reader) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		sc := bufio.NewScanner(r)
+		for sc.Scan() && yield(sc.Text()) {
+		}
+	}
+}
