@@ -56,9 +56,12 @@ func Open(t testing.TB, c gateway.Config, fs *mem.FS, b *memory.Bucket) (*Node, 
 	return OpenAt(t, c, fs, b, time.Now)
 }
 
-// OpenAt is Open with a clock, which the node keeps through Reopen and Rebuild.
+// OpenAt is Open with a clock, which the node, its disk and its bucket keep through
+// Reopen and Rebuild.
 func OpenAt(t testing.TB, c gateway.Config, fs *mem.FS, b *memory.Bucket, now func() time.Time) (*Node, error) {
 	t.Helper()
+	fs.SetClock(now)
+	b.SetClock(now)
 	n := &Node{t: t, FS: fs, Bucket: b, Scheduler: NewScheduler(), Config: c, now: now}
 	node, err := gateway.Start(t.Context(), c, gateway.Deps{FS: fs, Bucket: b, Scheduler: n.Scheduler, Log: hclog.NewNullLogger(), Now: now})
 	if err != nil {
@@ -142,6 +145,7 @@ func (n *Node) Rebuild() *Node {
 	bucket := n.Bucket.Clone()
 	n.end()
 	disk := mem.New()
+	disk.SetClock(n.now)
 	if _, err := gateway.Rebuild(n.t.Context(), n.Config, gateway.RebuildDeps{FS: disk, Bucket: bucket, Log: hclog.NewNullLogger(), Now: n.now}); err != nil {
 		n.t.Fatal(err)
 	}
