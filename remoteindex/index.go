@@ -123,6 +123,45 @@ func (x *Index) Move(id tiers.SegmentID, to tiers.SegmentState) (*Index, error) 
 	return x.Apply(r)
 }
 
+// MoveAll is Move for many rows at once. What is not there stays away, and what
+// cannot move so stays as it is: all is false then.
+func (x *Index) MoveAll(ids []tiers.SegmentID, to tiers.SegmentState) (next *Index, all bool) {
+	want := make(map[tiers.SegmentID]bool, len(ids))
+	for _, id := range ids {
+		want[id] = true
+	}
+	next, all = x.clone(), true
+	touched, moved := map[tiers.LeaderEpoch]bool{}, 0
+	for i, old := range next.rows {
+		if !want[old.ID] || old.State == to {
+			continue
+		}
+		if !old.State.CanMove(to) {
+			all = false
+			continue
+		}
+		row := *old
+		row.State = to
+		next.rows[i] = &row
+		moved++
+		next.account(old, -1)
+		next.account(&row, +1)
+		for _, e := range row.Epochs {
+			touched[e.Epoch] = touched[e.Epoch] || old.State == tiers.CopyFinished || to == tiers.CopyFinished
+		}
+	}
+	next.rows = slices.DeleteFunc(next.rows, func(r *tiers.RemoteSegment) bool { return r.State == tiers.DeleteFinished })
+	for e, changed := range touched {
+		if changed {
+			next.refresh(e)
+		}
+	}
+	if moved == 0 {
+		return x, all
+	}
+	return next, all
+}
+
 // transition reports whether the index stays as it is, or why it must.
 func transition(old *tiers.RemoteSegment, row tiers.RemoteSegment) (keep bool, err error) {
 	const op = "apply remote segment"

@@ -492,6 +492,39 @@ func TestIndexIsAFunctionOfItsRows(t *testing.T) {
 	})
 }
 
+// Many rows that move at once end where they would one by one.
+func TestMoveAllIsMoveOfEach(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		x, err := New(partition(), 1, w.rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := describe(x)
+		to := rapid.SampledFrom([]tiers.SegmentState{tiers.CopyFinished, tiers.DeleteStarted, tiers.DeleteFinished}).Draw(t, "to")
+		ids := []tiers.SegmentID{{99}} // is not there
+		want, all := x, true
+		for _, s := range w.rows {
+			if !rapid.Bool().Draw(t, "move") {
+				continue
+			}
+			ids = append(ids, s.ID)
+			if next, err := want.Move(s.ID, to); err == nil {
+				want = next
+			} else {
+				all = false
+			}
+		}
+		got, moved := x.MoveAll(ids, to)
+		if describe(got) != describe(want) || moved != all {
+			t.Fatalf("%v\n%s\nwant %v\n%s", moved, describe(got), all, describe(want))
+		}
+		if describe(x) != kept {
+			t.Fatal("an index changed under its reader")
+		}
+	})
+}
+
 func describe(x *Index) string {
 	s := fmt.Sprint(spans(x), x.count, x.bytes, x.highest)
 	for r := range x.All() {
