@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -63,7 +64,7 @@ func (c *Client) Sweep(ctx context.Context, dryRun, all bool) (out Sweep, err er
 // was none.
 func (c *Client) LastSweep(ctx context.Context) (out Sweep, ok bool, err error) {
 	err = c.do(ctx, http.MethodGet, "/v1/sweep", nil, &out)
-	if p, is := err.(*Problem); is && p.Status == http.StatusNotFound { //nolint:errorlint // do returns it unwrapped
+	if p, is := errors.AsType[*Problem](err); is && p.Status == http.StatusNotFound {
 		return out, false, nil
 	}
 	return out, err == nil, err
