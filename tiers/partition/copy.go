@@ -54,8 +54,8 @@ func (s *state) onPlan() {
 	}
 	s.plannedAt = s.now()
 	s.onPlanRaise()
+	s.onPlanForget()
 	s.onPlanRemove()
-	s.onPlanUndo()
 	s.onPlanRetain()
 	if !s.bucket || s.copying != nil || s.reloading || !s.copyRetry.due(s.plannedAt) {
 		return
@@ -107,7 +107,6 @@ func (s *state) nextCopy(v *View) (seg tiers.RemoteSegment, until tiers.Offset, 
 	})
 	segs := localFacts(s.local.Segments())
 	next, ok := plan.Copy(plan.CopyFacts{Segments: segs, Copied: copied, LogStart: v.LogStart, LastStable: v.LastStable, Lineage: v.Lineage})
-	s.metrics.lag(&s.lagging, lagBytes(segs, max(copied, v.LogStart)))
 	if hole || next.Hole > 0 {
 		s.onHole(copied, next)
 	}
@@ -140,16 +139,6 @@ func undecided(segs []plan.LocalSegment, at tiers.Offset) tiers.Offset {
 		}
 	}
 	return noLimit
-}
-
-// lagBytes are the bytes of closed segments that are to be copied.
-func lagBytes(segs []plan.LocalSegment, at tiers.Offset) (n int64) {
-	for _, seg := range segs {
-		if seg.Next > at && !seg.Active {
-			n += seg.Size
-		}
-	}
-	return n
 }
 
 // startJob writes the row.
@@ -262,10 +251,10 @@ func (r copyDone) on(s *state) {
 		s.metrics.stalled(-1)
 	}
 	s.copyRetry, s.trouble = backoff{}, nil
-	s.onRetain() // the disk may be freed of what is in the bucket now
 	s.metrics.copied(r.seg.Size, s.now().Sub(r.began))
 	s.log.Debug("copied a segment", "base", r.seg.Base, "end", r.seg.End, "bytes", r.seg.Size, "id", r.seg.ID)
 	s.onCopyEnded()
+	s.onLook() // the disk may be freed of what is in the bucket now
 }
 
 // onCopyStale gives up an attempt that was planned on what is no longer so.

@@ -24,6 +24,8 @@ type View struct {
 	files  *files             // of the local tier; nil once Err is set
 	index  *remoteindex.Index // of the remote tier; never changed
 	tiered bool               // segments are copied
+	lagged bool               // segments are to be copied, even if that is paused
+	lag    Lag
 }
 
 // CopyTrouble is why copies of a partition to the bucket fail: nothing of it gets
@@ -96,9 +98,13 @@ func (s *state) onView() *View {
 	if v.Err == nil {
 		v.Watermarks, v.Lineage, v.index = s.marks(), s.local.Lineage(), s.index
 		v.files, v.tiered = s.onFiles(), s.tiered()
+		v.lag = s.onLag(v)
 		s.local.SetHighWatermark(v.HighWatermark)
 	} else if s.view != nil {
 		v.Watermarks, v.Lineage, v.index = s.view.Watermarks, s.view.Lineage, s.view.index
+		if s.ended == nil {
+			v.lag = s.view.lag // nobody copies now, and nothing of it is gone
+		}
 	}
 	if s.view != nil && s.view.same(v) {
 		return nil
@@ -122,6 +128,7 @@ func (s *state) onFiles() *files {
 func (s *state) onPublished(v *View) {
 	old := s.view
 	s.view = v
+	s.metrics.lag(&s.lagging, v.lag.Bytes)
 	if old != nil && old.files != nil && old.files != v.files {
 		old.files.drop()
 	}
@@ -130,7 +137,7 @@ func (s *state) onPublished(v *View) {
 // same reports whether a reader could not tell v from w.
 func (v *View) same(w *View) bool {
 	return v.Watermarks == w.Watermarks && v.History == w.History && v.Epoch == w.Epoch && errors.Is(v.Err, w.Err) &&
-		v.files == w.files && v.Copying == w.Copying && v.tiered == w.tiered && v.index == w.index && slices.Equal(v.Lineage, w.Lineage)
+		v.files == w.files && v.Copying == w.Copying && v.tiered == w.tiered && v.lag == w.lag && v.index == w.index && slices.Equal(v.Lineage, w.Lineage)
 }
 
 // wakes reports whether a fetch that waits under v would want w.
