@@ -205,5 +205,5 @@ func (o *ColdOptions) firstByte(ctx context.Context, s client.Segment) (float64,
 		}
 		took = time.Since(began)
 	}
-	return float64(took.Microseconds()) / 1000, nil
+	return float64(took.Nanoseconds()) / 1e6, nil
 }

@@ -298,7 +298,7 @@ func (c *consuming) fill(rep *Report, spans map[int32]span) {
 		}
 	}
 	rep.Latency = c.watch.latency()
-	rep.FirstByte = float64(c.first.Microseconds()) / 1000
+	rep.FirstByte = float64(c.first.Nanoseconds()) / 1e6
 	if !c.o.Verify {
 		return
 	}
