@@ -100,6 +100,10 @@ func TestReport013_DiscardedTailIsCopiedAgain(t *testing.T) {
 	if end, hole := x.Copied(CopyState{Truth: Truth{l, 0, 200}, Log: l, LocalFrom: 0, LogEnd: 200}); end != 60 || hole {
 		t.Fatalf("copying resumes at %d, want 60", end)
 	}
+	// Before the new epoch has a record there is nothing to copy, and no hole.
+	if end, hole := x.Copied(CopyState{Truth: Truth{l, 0, 60}, Log: l, LocalFrom: 0, LogEnd: 60}); end != 60 || hole {
+		t.Fatalf("right after the cut: copying resumes at %d, hole %v; want 60", end, hole)
+	}
 	if p, w := x.Find(59, Truth{l, 0, 200}); w != Covered || p.End != 60 {
 		t.Fatalf("offset 59: %v, cap %d", w, p.End)
 	}

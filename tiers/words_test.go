@@ -30,6 +30,7 @@ func TestWatermarksValid(t *testing.T) {
 		{"B1", func(w *Watermarks) { *w = Watermarks{LogStart: -1, RemoteEnd: -1} }},
 		{"B1", func(w *Watermarks) { w.LocalLogStart = 61 }},
 		{"B2", func(w *Watermarks) { w.LogStart, w.LocalLogStart, w.LastStable = 55, 60, 54 }},
+		{"B2", func(w *Watermarks) { w.LogStart, w.LocalLogStart = 45, 45 }}, // Below the high watermark, but not decided.
 		{"B2", func(w *Watermarks) { w.LastStable = 51 }},
 		{"B2", func(w *Watermarks) { w.HighWatermark = 61 }},
 		{"B8", func(w *Watermarks) { w.RemoteEnd = 19 }},

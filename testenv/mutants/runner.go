@@ -33,6 +33,7 @@ type plain struct {
 	sync.Mutex
 
 	binary string
+	flags  []string         // that its test binaries take besides those of testing
 	runs   map[string]error // by regular expression: nil if the tests pass
 }
 
@@ -46,7 +47,8 @@ type Outcome struct {
 // Run builds the tests of m with it and runs them. An error means that nothing
 // is known: m does not fit the code, does not build, or its tests fail anyway.
 func (r *Runner) Run(ctx context.Context, m Mutant) (Outcome, error) {
-	if err := r.passes(ctx, m); err != nil {
+	flags, err := r.passes(ctx, m)
+	if err != nil {
 		return Outcome{}, err
 	}
 	dir, err := os.MkdirTemp(r.Temp, "mutant")
@@ -62,7 +64,7 @@ func (r *Runner) Run(ctx context.Context, m Mutant) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, fmt.Errorf("%s: it does not build, so it shows nothing: %w", m.Name, err)
 	}
-	out, hung, err := r.test(ctx, binary, m)
+	out, hung, err := r.test(ctx, binary, m, flags)
 	if hung {
 		return Outcome{Killed: m.HangKills, How: fmt.Sprintf("its tests did not end within %s", m.Limit), Output: out}, nil
 	}
@@ -76,8 +78,9 @@ func (r *Runner) Run(ctx context.Context, m Mutant) (Outcome, error) {
 }
 
 // passes sees to it, once for each package and regular expression, that there are
-// such tests and that they pass without a mutant.
-func (r *Runner) passes(ctx context.Context, m Mutant) error {
+// such tests and that they pass without a mutant. It returns the flags to run them
+// with.
+func (r *Runner) passes(ctx context.Context, m Mutant) ([]string, error) {
 	r.mu.Lock()
 	if r.plain == nil {
 		r.plain = map[string]*plain{}
@@ -92,14 +95,14 @@ func (r *Runner) passes(ctx context.Context, m Mutant) error {
 	p.Lock()
 	defer p.Unlock()
 	if err, known := p.runs[m.Run]; known {
-		return err
+		return p.flags, err
 	}
 	err := r.pass(ctx, p, m)
 	if err != nil {
 		err = fmt.Errorf("go test -run '%s' %s, without a mutant: %w", m.Run, m.Package, err)
 	}
 	p.runs[m.Run] = err
-	return err
+	return p.flags, err
 }
 
 func (r *Runner) pass(ctx context.Context, p *plain, m Mutant) error {
@@ -108,11 +111,14 @@ func (r *Runner) pass(ctx context.Context, p *plain, m Mutant) error {
 		if err != nil {
 			return err
 		}
+		if p.flags, err = r.rapidFlags(ctx, m.Package); err != nil {
+			return err
+		}
 		if p.binary, err = r.build(ctx, dir, m.Package); err != nil {
 			return err
 		}
 	}
-	out, hung, err := r.test(ctx, p.binary, m)
+	out, hung, err := r.test(ctx, p.binary, m, p.flags)
 	switch {
 	case hung:
 		return fmt.Errorf("it does not end within %s\n%s", m.Limit, out)
@@ -166,13 +172,29 @@ func (r *Runner) build(ctx context.Context, dir, pkg string, flags ...string) (s
 	return binary, nil
 }
 
+// rapidFlags keep the random tests of a package from being so, and from writing
+// what they find into its folder. Only a binary with rapid in it takes them.
+func (r *Runner) rapidFlags(ctx context.Context, pkg string) ([]string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-test", pkg)
+	cmd.Dir = r.Root
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("go list %s: %w\n%s", pkg, err, out)
+	}
+	if !slices.Contains(strings.Fields(string(out)), "pgregory.net/rapid") {
+		return nil, nil
+	}
+	return []string{"-rapid.seed=1", "-rapid.nofailfile"}, nil
+}
+
 // test runs the tests of m in a binary, in the folder of their package. hung says
 // that they were ended by their limit.
-func (r *Runner) test(ctx context.Context, binary string, m Mutant) (out string, hung bool, err error) {
+func (r *Runner) test(ctx context.Context, binary string, m Mutant, flags []string) (out string, hung bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, m.Limit+grace)
 	defer cancel()
 	var b bytes.Buffer
-	cmd := exec.CommandContext(limited, binary, "-test.run="+m.Run, "-test.v", "-test.failfast", "-test.timeout="+m.Limit.String())
+	args := append([]string{"-test.run=" + m.Run, "-test.v", "-test.failfast", "-test.timeout=" + m.Limit.String()}, flags...)
+	cmd := exec.CommandContext(limited, binary, args...)
 	cmd.Dir = filepath.Join(r.Root, filepath.FromSlash(m.Package))
 	cmd.Stdout, cmd.Stderr = &b, &b
 	cmd.WaitDelay = time.Second

@@ -96,7 +96,7 @@ func TestRunner(t *testing.T) {
 		{what: "names no test", m: Mutant{Run: "^TestNone$", Hunks: minus}, fail: "there is no such test"},
 		{what: "names a test that fails anyway", m: Mutant{Run: "^TestBroken$", Hunks: minus}, fail: "without a mutant: exit status 1"},
 		{what: "names a test that is left out", m: Mutant{Run: "^Test(Add|LeftOut)$", Hunks: minus}, fail: "a test is left out here"},
-		{what: "names no package", m: Mutant{Run: "^TestAdd$", Hunks: minus, Package: "./q"}, fail: "go test -c ./q"},
+		{what: "names no package", m: Mutant{Run: "^TestAdd$", Hunks: minus, Package: "./q"}, fail: "go list ./q"},
 	} {
 		c.m.Name = "m"
 		if c.m.Package == "" {
@@ -120,6 +120,17 @@ func TestRunner(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(r.Temp, "mutant*"))
 	if err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// Random tests would kill a mutant on some days only, and leave files behind.
+func TestRandomTestsHaveASeed(t *testing.T) {
+	r := runner(t)
+	for pkg, want := range map[string]int{"./tiers": 2, "./gateway/control/controltest": 2, "./testenv/layers": 0} {
+		flags, err := r.rapidFlags(t.Context(), pkg)
+		if err != nil || len(flags) != want {
+			t.Errorf("%s: %v, %v", pkg, flags, err)
+		}
 	}
 }
 

@@ -282,6 +282,7 @@ func TestTVT_Diverging(t *testing.T) {
 		{"TV-T4, second", four, 6, 2, Diverging, 1, 4, 0},
 		{"TV-T4, then", four, 4, 1, Local, 0, 12, 0},
 		{"TV-T5", leader(lin(1, 0, 4, 5), 0, 9), 8, 3, Diverging, 1, 5, 0},
+		{"T2, an epoch that went on after it had ended here", b, 11, 1, Diverging, 1, 10, 0},
 		{"TV-T6", leader(lin(5, 20), 20, 30), 8, 1, 0, 0, 0, tiers.OffsetOutOfRange},
 		{"TV-T7", leader(lin(1, 0, 2, 5), 0, 9), 9, 7, 0, 0, 0, tiers.OffsetOutOfRange},
 		{"TV-T8", leader(lin(2, 0, 4, 6), 0, 9), 4, 3, Diverging, 2, 6, 0},
