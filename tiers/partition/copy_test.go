@@ -185,7 +185,7 @@ func TestI12(t *testing.T) {
 		d.roll()
 		d.replaceTail(5, 1)
 		d.run("copy.planned")
-		if got := d.points(); !slices.Contains(got, "copy.undo@0") || slices.Contains(got, "copy.started@0") {
+		if got := d.points(); !slices.Contains(got, "remove.mark@0") || slices.Contains(got, "copy.started@0") {
 			t.Fatalf("jobs %v", got)
 		}
 		d.end()
@@ -200,7 +200,9 @@ func TestI12(t *testing.T) {
 		w.rows.epoch = d.s.id.Epoch
 		d.take("copy.started") // it was planned on the old log: its outcome is stale
 		d.step(uploadDone{attempt: *d.s.copying}.on)
-		d.run("copy.undo")
+		d.run("remove.mark")
+		d.run("remove.drop")
+		d.run("remove.row")
 		if rows := w.rows.list(); len(rows) != 0 {
 			t.Fatal(rows)
 		}
@@ -380,9 +382,10 @@ func TestUndoWithoutRow(t *testing.T) {
 	if len(w.bucket.Keys("")) != 1 {
 		t.Fatal("no object is left to remove")
 	}
-	d.run("copy.undo")
-	if len(w.bucket.Keys("")) != 0 || len(d.s.undo.rows) != 0 {
-		t.Fatalf("left: %v, %v", w.bucket.Keys(""), d.s.undo.rows)
+	d.run("remove.mark")
+	d.run("remove.drop")
+	if len(w.bucket.Keys("")) != 0 || len(d.s.remove.list) != 0 {
+		t.Fatalf("left: %v, %v", w.bucket.Keys(""), d.s.remove.list)
 	}
 	d.end()
 }
@@ -422,7 +425,7 @@ func TestReport127LeftoversAreRetried(t *testing.T) {
 	w.start()
 	hits := w.bucket.Add(memory.Fault{Ops: memory.OpDelete, Times: 5, Err: remote.ErrUnavailable})
 	d = w.drive()
-	if !slices.Contains(d.points(), "copy.undo@0") {
+	if !slices.Contains(d.points(), "remove.mark@0") {
 		t.Fatalf("jobs %v", d.points())
 	}
 	for range 8 {

@@ -44,7 +44,8 @@ func (s *state) onCopyAll(answer chan<- error) {
 	segs := s.local.Segments()
 	target := segs[len(segs)-1].Base // the last closed one ends where the active one begins
 	s.waiters = append(s.waiters, copyWaiter{target, answer})
-	s.copyRetry.at, s.undo.retry.at = time.Time{}, time.Time{}
+	s.copyRetry.at = time.Time{}
+	s.remove.hurry()
 	s.rested = rested{}
 }
 

@@ -19,8 +19,8 @@ type job interface {
 // its tokens stale must change nothing that they guard.
 type outcome interface{ on(s *state) }
 
-// maxJobs bounds the jobs of one owner that are under way: one copy, one
-// clean-up, one reload, with room to spare.
+// maxJobs bounds the jobs of one owner that are under way: one copy, one move of
+// the log start, one removal, one reload, one check, with room to spare.
 const maxJobs = 8
 
 // started is a job that was handed to the scheduler. Whoever claims it first has
@@ -197,6 +197,7 @@ func (s *state) onEnd(abandoned bool) {
 	s.onCopyEnded()
 	s.metrics.lag(&s.lagging, 0)
 	s.onHeld(nil)
+	s.metrics.condemned(&s.remove.gauge, 0)
 	if s.copyRetry.failures > 0 {
 		s.metrics.stalled(-1)
 	}

@@ -24,6 +24,7 @@ type Metrics struct {
 	freedSegments *prometheus.CounterVec
 	retainFails   prometheus.Counter
 	heldByFuture  prometheus.Gauge
+	doomed        prometheus.Gauge
 	offline       prometheus.Gauge
 }
 
@@ -43,18 +44,21 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		reads:         counters("strandline_reads_total", "Reads that were answered.", "source"),
 		readBytes:     counters("strandline_read_bytes_total", "Bytes of batches that were read.", "source"),
 		holes:         counter("strandline_holes_total", "Times that an offset of a log was found in no tier. Above 0 is an alarm."),
-		freedBytes:    counters("strandline_retention_bytes_total", "Bytes of segments that retention or a trim removed.", "tier"),
-		freedSegments: counters("strandline_retention_segments_total", "Segments that retention or a trim removed.", "tier"),
+		freedBytes:    counters("strandline_retention_bytes_total", "Bytes of segments that were removed from disk (tier local) or from the bucket (remote), by why.", "tier", "reason"),
+		freedSegments: counters("strandline_retention_segments_total", "Segments that were removed from disk (tier local) or from the bucket (remote), by why.", "tier", "reason"),
 		retainFails:   counter("strandline_retention_failures_total", "Steps of retention that failed and are tried again."),
 		heldByFuture:  gauge("strandline_retention_held_partitions", "Partitions where a record dated in the future keeps what is older than retention.ms."),
+		doomed:        gauge("strandline_segments_condemned", "Segments that are on their way out of the bucket and whose rows are not gone yet."),
 		offline:       gauge("strandline_partitions_offline", "Partitions whose disk failed."),
 	}
 	for _, result := range []string{"ok", "failed"} {
 		m.copies.WithLabelValues(result)
 	}
 	for _, tier := range []string{"local", "remote"} {
-		m.freedBytes.WithLabelValues(tier)
-		m.freedSegments.WithLabelValues(tier)
+		for _, reason := range []string{reasonAge, reasonSize, reasonTrim} {
+			m.freedBytes.WithLabelValues(tier, reason)
+			m.freedSegments.WithLabelValues(tier, reason)
+		}
 	}
 	for _, source := range []string{"local", "remote"} {
 		m.reads.WithLabelValues(source)
@@ -63,7 +67,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	if reg != nil {
 		reg.MustRegister(m.appendSeconds, m.syncSeconds, m.appendBytes, m.copyLag, m.copySeconds, m.copyBytes, m.copies,
 			m.copiesStalled, m.reads, m.readBytes, m.holes, m.offline,
-			m.freedBytes, m.freedSegments, m.retainFails, m.heldByFuture)
+			m.freedBytes, m.freedSegments, m.retainFails, m.heldByFuture, m.doomed)
 	}
 	return m
 }
@@ -76,8 +80,8 @@ func counter(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }
 
-func counters(name, help, label string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
 func gauge(name, help string) prometheus.Gauge {
@@ -152,12 +156,21 @@ func (m *Metrics) disk(by float64) {
 	}
 }
 
-// freed counts what was removed from a tier.
-func (m *Metrics) freed(tier string, segments int, bytes int64) {
+// deleted counts segments that were removed from a tier.
+func (m *Metrics) deleted(tier, reason string, segments int, bytes int64) {
 	if m != nil {
-		m.freedSegments.WithLabelValues(tier).Add(float64(segments))
-		m.freedBytes.WithLabelValues(tier).Add(float64(bytes))
+		m.freedSegments.WithLabelValues(tier, reason).Add(float64(segments))
+		m.freedBytes.WithLabelValues(tier, reason).Add(float64(bytes))
 	}
+}
+
+// condemned makes the gauge, which sums up all partitions, hold now of this one
+// instead of *held.
+func (m *Metrics) condemned(held *int, now int) {
+	if m != nil {
+		m.doomed.Add(float64(now - *held))
+	}
+	*held = now
 }
 
 func (m *Metrics) retainFailed() {

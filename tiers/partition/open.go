@@ -122,6 +122,7 @@ func (s *state) openLocal(o opening) error {
 		FS: o.deps.FS, Dir: o.deps.Dir, ID: s.id.ID, Name: s.id.Name, Gen: s.id.Gen, Config: s.config.Local,
 		Disk: o.deps.Disk, Empty: start, Now: s.now, Log: s.log,
 		Earlier: func(first tiers.Offset) (tiers.Lineage, error) { return s.earlier(o, first) },
+		Known:   s.known,
 	})
 	if err != nil {
 		kind := tiers.KindOf(err)
@@ -190,6 +191,18 @@ func (s *state) earlier(o opening, first tiers.Offset) (tiers.Lineage, error) {
 		return nil, err
 	}
 	return meta.Lineage, nil
+}
+
+// known is the log start of the partition's row, and where the first finished
+// segment begins that reaches beyond it.
+func (s *state) known() (start, kept tiers.Offset) {
+	kept = tiers.NoOffset
+	for row := range s.index.All() {
+		if row.State == tiers.CopyFinished && row.End > s.id.LogStart && (kept == tiers.NoOffset || row.Base < kept) {
+			kept = row.Base
+		}
+	}
+	return s.id.LogStart, kept
 }
 
 // tailOf is the finished segment that knows the newest of the log, of those that

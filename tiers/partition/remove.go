@@ -1,258 +1,255 @@
 package partition
 
-// Remove (R11): segments that nobody can read any more go from the bucket, many at
-// a time:
+// Remove (R8, R11, reports 047, 126, 127): the one way in which objects of segments
+// leave the bucket, whether retention, a trim, a switch-off or a failed copy is
+// behind it:
 //
-//	onRemove -> markJob (rows DeleteStarted) -> the index and the View without them
-//	         -> Retention.Delay, for readers that are on them still (report 047)
-//	         -> dropJob (claim, objects, rows gone)
+//	condemned -> row DeleteStarted, out of the index and the View
+//	          -> Retention.Delay, for readers that are on it still
+//	          -> claim, objects -> row DeleteFinished
 //
-// Rows in DeleteStarted are what is to be done, so a crash forgets nothing
-// (reports 127, 129). What fails is tried again, with growing pauses; one stubborn
-// object does not hold up the others. Only keys that such a row names are ever
-// deleted.
+// What must go is derived from the rows and the log start, and from what copies
+// have left behind: after a crash the next life finds the same. It is tried until
+// it works; one key that cannot be deleted holds up no other.
 
 import (
-	"context"
+	"slices"
 	"time"
 
+	"github.com/strandline-io/strandline/remoteindex"
 	"github.com/strandline-io/strandline/tiers"
-	"github.com/strandline-io/strandline/tiers/remote"
+	"github.com/strandline-io/strandline/tiers/plan"
 )
 
-// removeBatch is how many segments go at once; two keys each stay below S3's 1000
-// per request.
-const removeBatch = 200
+const (
+	removeBatch = 200 // segments of one job; each has two keys, a store takes 1,000
+	removeAlone = 20  // of one job that deletes them one by one
+	giveUpAfter = 3   // failures, one by one, after which such a job ends
+)
 
-// removing is what is to be removed.
+// phase is how far the removal of a segment has come.
+type phase uint8
+
+const (
+	condemned phase = iota // its row is to go to DeleteStarted
+	marked                 // its objects are to go
+	emptied                // its row is to go
+)
+
+// doomed is a segment on its way out.
+type doomed struct {
+	seg      tiers.RemoteSegment
+	reason   string
+	phase    phase
+	since    time.Time // when its row went to DeleteStarted; zero: in an earlier life
+	at       time.Time // when the next step may be taken
+	failures int       // of this step, in a row
+	err      error     // of the last of them
+	alone    bool      // it failed in a batch: it is tried by itself
+	noRow    bool      // only objects are left
+	derived  bool      // from the rows: it is pardoned if they say otherwise
+}
+
+// removing is what is on its way out.
 type removing struct {
-	list  []removal
-	known map[tiers.SegmentID]bool
-	busy  bool
-	retry backoff
-	alone bool // the last batch failed: one by one, to find who is to blame
+	list   []*doomed
+	byID   map[tiers.SegmentID]*doomed
+	busy   bool
+	fenced bool    // the segments are somebody else's business now
+	retry  backoff // of all that failed together
+	seen   doomKey
+	dirty  bool      // list has changed since wakeAt was set
+	wakeAt time.Time // when the next step may be taken; zero: there is none
+	raises []raised
+	gauge  int // what the gauge holds of this partition
 }
 
-// removal is one segment on its way out.
-type removal struct {
-	seg    tiers.RemoteSegment
-	marked bool      // its row is in DeleteStarted
-	at     time.Time // not before
+// doomKey is what the list was derived from.
+type doomKey struct {
+	index       *remoteindex.Index
+	start       tiers.Offset
+	copying     tiers.Offset
+	truncations uint64
+	sound       int // segments that may be forgotten
+	known       bool
 }
 
-// onRemove puts a segment on the list.
-func (s *state) onRemove(seg tiers.RemoteSegment, at time.Time) {
-	r := &s.remove
-	if r.known[seg.ID] {
+// raised is why the log start has moved to an offset.
+type raised struct {
+	to     tiers.Offset
+	reason string
+}
+
+// note remembers the last few reasons.
+func (r *removing) note(to tiers.Offset, reason string) {
+	r.raises = append(r.raises, raised{to, reason})
+	if len(r.raises) > 8 {
+		r.raises = slices.Delete(r.raises, 0, 1)
+	}
+}
+
+// reasonOf is why what ends at end lies below the log start.
+func (r *removing) reasonOf(end tiers.Offset) string {
+	for _, x := range r.raises {
+		if end <= x.to {
+			return x.reason
+		}
+	}
+	return reasonBelow
+}
+
+// hurry has what failed tried again at once.
+func (r *removing) hurry() {
+	r.retry, r.dirty = backoff{}, true
+	for _, d := range r.list {
+		if d.failures > 0 {
+			d.at = time.Time{}
+		}
+	}
+}
+
+// idle reports whether there is nothing to do now.
+func (r *removing) idle(now time.Time) bool {
+	return !r.busy && (r.wakeAt.IsZero() || now.Before(r.wakeAt))
+}
+
+// put puts a segment on the list, unless it is there.
+func (r *removing) put(d doomed) {
+	if r.byID[d.seg.ID] != nil {
 		return
 	}
-	if r.known == nil {
-		r.known = map[tiers.SegmentID]bool{}
+	if r.byID == nil {
+		r.byID = map[tiers.SegmentID]*doomed{}
 	}
-	r.known[seg.ID] = true
-	r.list = append(r.list, removal{seg, seg.State == tiers.DeleteStarted, at})
+	r.byID[d.seg.ID] = &d
+	r.list, r.dirty = append(r.list, &d), true
 }
 
-// next is the batch that is due, all of the same step.
-func (r *removing) next(now time.Time) []removal {
-	var batch []removal
-	for _, x := range r.list {
-		if x.at.After(now) || len(batch) > 0 && x.marked != batch[0].marked {
+func (r *removing) drop(gone func(*doomed) bool) {
+	r.list = slices.DeleteFunc(r.list, func(d *doomed) bool {
+		if gone(d) {
+			delete(r.byID, d.seg.ID)
+			r.dirty = true
+		}
+		return r.byID[d.seg.ID] == nil
+	})
+}
+
+// onUndo has what a copy left behind removed.
+func (s *state) onUndo(seg tiers.RemoteSegment) {
+	s.remove.put(doomed{seg: seg, reason: reasonLeftover})
+}
+
+// onRows takes over what the registry holds. Segments whose copy has not ended are
+// left over, unless the copy under way owns them. Readers may still be on those
+// that were readable until now.
+func (s *state) onRows(rows []tiers.RemoteSegment) {
+	before := s.index
+	s.onIndex(rows)
+	for _, row := range rows {
+		switch ours := s.copying != nil && s.copying.seg.ID == row.ID; {
+		case row.State == tiers.CopyStarted && !ours:
+			s.onUndo(row)
+		case row.State == tiers.DeleteStarted:
+			d := doomed{seg: row, reason: s.remove.reasonOf(row.End), phase: marked}
+			if before != nil {
+				if old, ok := before.Get(row.ID); ok && old.State == tiers.CopyFinished {
+					d.since, d.at = s.now(), s.now().Add(s.config.Retention.Delay)
+				}
+			}
+			s.remove.put(d)
+		}
+	}
+}
+
+// onDoom derives what must go from what the View shows: readers find none of it
+// any more.
+func (s *state) onDoom() {
+	r, v := &s.remove, s.view
+	key := doomKey{v.index, v.LogStart, s.copyingAt(), s.local.Truncations(), len(s.forget.sound), !s.unknown()}
+	if key == r.seen {
+		return
+	}
+	r.seen = key
+	facts := plan.TotalFacts{Lineage: v.Lineage, Floor: v.LogStart, Copying: key.copying}
+	why := map[tiers.SegmentID]string{}
+	for row := range v.index.All() {
+		switch {
+		case facts.Gone(row):
+			why[row.ID] = r.reasonOf(row.End)
+		case s.forget.sound[row.ID] && row.State == tiers.CopyFinished && (key.copying == tiers.NoOffset || row.Base < key.copying):
+			why[row.ID] = reasonDisable
+		default:
 			continue
 		}
-		if batch = append(batch, x); len(batch) == removeBatch || r.alone {
-			break
+		r.put(doomed{seg: row, reason: why[row.ID], derived: true})
+	}
+	if key.known {
+		for _, row := range v.index.Unreferenced() {
+			if key.copying == tiers.NoOffset || row.Base < key.copying {
+				why[row.ID] = reasonDuplicate
+				r.put(doomed{seg: row, reason: reasonDuplicate, derived: true})
+			}
 		}
 	}
-	return batch
+	r.drop(func(d *doomed) bool { return d.derived && d.phase == condemned && why[d.seg.ID] == "" })
 }
 
-// wakeAt is when the first of the list is due, zero if it is empty.
-func (r *removing) wakeAt() (at time.Time) {
-	for _, x := range r.list {
-		if at.IsZero() || x.at.Before(at) {
-			at = x.at
-		}
-	}
-	if !at.IsZero() && at.Before(r.retry.at) {
-		return r.retry.at
-	}
-	return at
-}
-
-// onPlanRemove starts the next batch.
+// onPlanRemove begins the next step for as many segments as can take it.
 func (s *state) onPlanRemove() {
 	r := &s.remove
-	if !s.bucket || r.busy || len(r.list) == 0 || !r.retry.due(s.plannedAt) {
+	if !s.bucket || r.busy || r.fenced {
 		return
 	}
-	batch := r.next(s.plannedAt)
-	if len(batch) == 0 {
+	s.onDoom()
+	if !r.dirty && (r.wakeAt.IsZero() || s.plannedAt.Before(r.wakeAt)) {
 		return
 	}
+	s.metrics.condemned(&r.gauge, len(r.list))
+	r.dirty = false
+	j, wakeAt := r.next(s.plannedAt)
+	r.wakeAt = wakeAt
+	if len(j.segs) == 0 {
+		return
+	}
+	j.fence, j.name = s.fence(), s.id.Name
 	r.busy = true
-	if batch[0].marked {
-		s.todo = append(s.todo, dropJob{s.fence(), batch, s.id.Name})
-		return
+	s.todo = append(s.todo, j)
+}
+
+// next chooses: what is nearly done first, what failed in company last. wakeAt is
+// when to choose again if there is nothing now.
+func (r *removing) next(now time.Time) (j removeJob, wakeAt time.Time) {
+	best := -1
+	rank := func(d *doomed) int {
+		n := 2 * int(emptied-d.phase)
+		if d.alone {
+			n++
+		}
+		return n
 	}
-	s.todo = append(s.todo, markJob{s.fence(), batch, s.id.Name})
-}
-
-// markJob moves rows to DeleteStarted.
-type markJob struct {
-	fence Fence
-	batch []removal
-	name  tiers.TopicPartition
-}
-
-func (j markJob) point() Point { return Point{"remove.mark", j.name, j.batch[0].seg.Base} }
-
-func (j markJob) run(ctx context.Context, t tools) outcome {
-	for i, x := range j.batch {
-		if err := t.registry.DeleteStarted(ctx, j.fence, x.seg.ID); err != nil {
-			return markDone{j, i, err}
+	for _, d := range r.list {
+		at := d.at
+		if at.Before(r.retry.at) {
+			at = r.retry.at
+		}
+		switch n := rank(d); {
+		case at.After(now):
+			if wakeAt.IsZero() || at.Before(wakeAt) {
+				wakeAt = at
+			}
+			continue
+		case best < 0 || n < best:
+			best, j = n, removeJob{phase: d.phase, alone: d.alone}
+		case n > best:
+			continue
+		}
+		if len(j.segs) < j.limit() {
+			j.segs = append(j.segs, d.seg)
 		}
 	}
-	return markDone{j, len(j.batch), nil}
-}
-
-type markDone struct {
-	markJob
-	done int // so many are marked
-	err  error
-}
-
-func (r markDone) on(s *state) {
-	s.remove.busy = false
-	if s.offline() != nil {
-		return
+	if best >= 0 {
+		wakeAt = now
 	}
-	at := s.now().Add(s.config.Retention.Delay)
-	for _, x := range r.batch[:r.done] {
-		s.onMoved(x.seg.ID, tiers.DeleteStarted)
-		s.remove.change(x.seg.ID, func(x *removal) { x.marked, x.at = true, at })
-	}
-	if r.err == nil {
-		s.onRemoveWorks()
-		return
-	}
-	// The row may have gone, or moved: what the rows say now decides.
-	s.indexOld = true
-	s.remove.forget(r.batch[r.done].seg.ID)
-	s.onRemoveFailed(r.batch[r.done].seg, r.err)
-}
-
-// dropJob removes objects and then their rows.
-type dropJob struct {
-	fence Fence
-	batch []removal
-	name  tiers.TopicPartition
-}
-
-func (j dropJob) point() Point { return Point{"remove.drop", j.name, j.batch[0].seg.Base} }
-
-func (j dropJob) run(ctx context.Context, t tools) outcome {
-	if err := t.mayDelete(ctx); err != nil {
-		return dropDone{j, 0, err}
-	}
-	keys := make([]string, 0, 2*len(j.batch))
-	for _, x := range j.batch {
-		keys = append(keys, remote.SegmentKey(x.seg), remote.MetaKey(x.seg))
-	}
-	if err := t.cache.Bucket().Delete(ctx, keys...); err != nil {
-		return dropDone{j, 0, tiers.E(remoteKind(err), "delete objects", keys[0], "%w", err)}
-	}
-	for i, x := range j.batch {
-		if err := t.registry.DeleteFinished(ctx, j.fence, x.seg.ID); err != nil {
-			return dropDone{j, i, err}
-		}
-	}
-	return dropDone{j, len(j.batch), nil}
-}
-
-type dropDone struct {
-	dropJob
-	done int // so many are gone
-	err  error
-}
-
-func (r dropDone) on(s *state) {
-	s.remove.busy = false
-	if s.offline() != nil {
-		return
-	}
-	var bytes int64
-	for _, x := range r.batch[:r.done] {
-		bytes += x.seg.Size
-		s.onMoved(x.seg.ID, tiers.DeleteStarted)
-		s.onMoved(x.seg.ID, tiers.DeleteFinished)
-		s.remove.forget(x.seg.ID)
-	}
-	s.metrics.freed("remote", r.done, bytes)
-	if r.err == nil {
-		s.onRemoveWorks()
-		return
-	}
-	s.remove.last(r.batch[r.done].seg.ID)
-	s.remove.alone = true
-	s.onRemoveFailed(r.batch[r.done].seg, r.err)
-}
-
-// onMoved brings the index in line with a row. The row is the truth: an index that
-// does not take it is made anew.
-func (s *state) onMoved(id tiers.SegmentID, to tiers.SegmentState) {
-	x, err := s.index.Move(id, to)
-	if err != nil {
-		s.indexOld = true
-		return
-	}
-	s.index = x
-}
-
-func (s *state) onRemoveWorks() {
-	if s.remove.retry.failures > 0 {
-		s.log.Info("removing from the bucket works again", "failures", s.remove.retry.failures)
-	}
-	s.remove.retry, s.remove.alone = backoff{}, false
-}
-
-func (s *state) onRemoveFailed(seg tiers.RemoteSegment, err error) {
-	r := &s.remove
-	r.retry = r.retry.next(s.now(), s.jitter)
-	told := s.log.Debug
-	if r.retry.failures == 1 {
-		told = s.log.Warn
-	}
-	told("a segment could not be removed from the bucket: it is tried again until it works", "base", seg.Base, "id", seg.ID, "waiting", len(r.list), "error", err)
-	s.metrics.retainFailed()
-	s.onRetainAnswer(tiers.E(copyKind(err), "remove segment", s.place, "[%d,%d): %w", seg.Base, seg.End, err))
-}
-
-func (r *removing) change(id tiers.SegmentID, f func(*removal)) {
-	for i := range r.list {
-		if r.list[i].seg.ID == id {
-			f(&r.list[i])
-			return
-		}
-	}
-}
-
-func (r *removing) forget(id tiers.SegmentID) {
-	delete(r.known, id)
-	for i := range r.list {
-		if r.list[i].seg.ID == id {
-			r.list = append(r.list[:i], r.list[i+1:]...)
-			return
-		}
-	}
-}
-
-// last puts a segment behind all others.
-func (r *removing) last(id tiers.SegmentID) {
-	for i := range r.list {
-		if x := r.list[i]; x.seg.ID == id {
-			r.list = append(append(r.list[:i], r.list[i+1:]...), x)
-			return
-		}
-	}
+	return j, wakeAt
 }

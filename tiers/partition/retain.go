@@ -15,6 +15,18 @@ import (
 	"github.com/strandline-io/strandline/tiers/plan"
 )
 
+// The reasons for which segments go, as metrics have them.
+const (
+	reasonAge       = "age"
+	reasonSize      = "size"
+	reasonCopied    = "copied"    // from disk only, the bucket has it (local.retention.*)
+	reasonTrim      = "trim"      // DeleteRecords
+	reasonDisable   = "disable"   // remote storage was switched off
+	reasonLeftover  = "leftover"  // of a copy that failed
+	reasonDuplicate = "duplicate" // another copy covers it
+	reasonBelow     = "below"     // the log start passed it in an earlier life
+)
+
 // retainEvery is Kafka's log.retention.check.interval.ms.
 const retainEvery = 5 * time.Minute
 
@@ -49,7 +61,8 @@ func (s *state) onRetainAsked(answer chan<- error) {
 		return
 	}
 	s.retain.waiters = append(s.retain.waiters, answer)
-	s.remove.retry.at, s.undo.retry.at = time.Time{}, time.Time{}
+	s.remove.hurry()
+	s.copyRetry.at = time.Time{} // of reading the rows
 	s.onRetain()
 }
 
@@ -76,40 +89,54 @@ func (s *state) onRetain() {
 	}
 	now := s.now()
 	s.retain.at = now.Add(s.jitter(s.retain.every))
-	facts := s.passFacts()
-	for _, row := range facts.Total.Rows {
-		if facts.Total.Gone(row) {
-			s.onRemove(row, now)
-		}
-	}
-	p := plan.Retention(facts, now)
+	p := plan.Retention(s.passFacts(slices.Collect(s.index.All())), now)
 	s.onHeld(p.Held)
 	s.onFree(p.DropBefore)
-	if p.Roll {
-		_ = s.onRoll() // the error was told; a later pass tries again
+	if p.Roll && s.onRoll() == nil { // an error was told; a later pass tries again
+		s.retain.at = now // what was closed can be copied, or go
 	}
-	if s.forgetting() {
-		p.LogStart = max(p.LogStart, s.onForget(now))
+	reason := reasonSize
+	if p.ByAge {
+		reason = reasonAge
 	}
-	s.onWantStart(p.LogStart)
+	if onDisk := s.local.LocalLogStart(); s.forgetting() && onDisk > p.LogStart {
+		p.LogStart, reason = onDisk, reasonDisable
+	}
+	s.onWantStart(p.LogStart, reason)
+}
+
+// onLook frees what a copy, or a log start that moved, has made free: the part of
+// a pass that costs little. It closes no segment, or a client that trims all that
+// it has read would make a segment of each trim.
+func (s *state) onLook() {
+	f := s.passFacts(nil)
+	f.Total.Suspended = true
+	s.onFree(plan.Retention(f, s.now()).DropBefore)
 }
 
 // passFacts are the facts of now, which the last View need not show yet.
-func (s *state) passFacts() plan.PassFacts {
+func (s *state) passFacts(rows []tiers.RemoteSegment) plan.PassFacts {
 	m := s.marks()
 	total, onDisk := s.limits()
-	f := plan.PassFacts{
+	return plan.PassFacts{
 		Total: plan.TotalFacts{
-			Rows: slices.Collect(s.index.All()), Local: localFacts(s.local.Segments()), Lineage: s.local.Lineage(),
-			Floor: m.LogStart, LogEnd: m.LogEnd, Copying: tiers.NoOffset, Limits: total,
-			Suspended: s.indexOld || s.reloading || s.refused != nil, // report 001: the rows may not be all
+			Rows: rows, Local: localFacts(s.local.Segments()), Lineage: s.local.Lineage(),
+			Floor: m.LogStart, LogEnd: m.LogEnd, Copying: s.copyingAt(), Limits: total, Suspended: s.unknown(),
 		},
 		HighWatermark: m.HighWatermark, RemoteEnd: m.RemoteEnd, Copied: s.tiered(), Local: onDisk,
 	}
-	if s.copying != nil {
-		f.Total.Copying = s.copying.seg.Base
+}
+
+// unknown reports whether the rows may not be all that the bucket holds: then
+// nothing is due by size or age (report 001).
+func (s *state) unknown() bool { return s.indexOld || s.reloading || s.refused != nil }
+
+// copyingAt is where the segment that is being copied begins.
+func (s *state) copyingAt() tiers.Offset {
+	if s.copying == nil {
+		return tiers.NoOffset
 	}
-	return f
+	return s.copying.seg.Base
 }
 
 // onHeld tells of a segment that would be due but for a record from the future
@@ -137,27 +164,6 @@ func count(b bool) int {
 	return 0
 }
 
-// forgetting reports whether the topic's remote storage was switched off with the
-// wish that what is in the bucket goes (KIP-950).
-func (s *state) forgetting() bool {
-	return !s.config.Remote && s.config.Retention.ForgetRemote && !s.indexOld && !s.reloading && s.refused == nil
-}
-
-// onForget returns where the log is to start, and once it does, removes what the
-// bucket holds: it is all on disk then.
-func (s *state) onForget(now time.Time) tiers.Offset {
-	onDisk := s.local.LocalLogStart()
-	if s.local.LogStart() < onDisk {
-		return onDisk
-	}
-	for row := range s.index.All() {
-		if row.State == tiers.CopyFinished && row.End <= s.local.LogEnd() {
-			s.onRemove(row, now)
-		}
-	}
-	return onDisk
-}
-
 // onFree removes the local segments that end at or below o. Readers that are on
 // them go on (report 091).
 func (s *state) onFree(o tiers.Offset) {
@@ -168,8 +174,12 @@ func (s *state) onFree(o tiers.Offset) {
 		var bytes int64
 		for _, seg := range gone {
 			bytes += seg.Size
+			reason := reasonCopied
+			if seg.Next <= s.local.LogStart() {
+				reason = s.remove.reasonOf(seg.Next)
+			}
+			s.metrics.deleted("local", reason, 1, seg.Size)
 		}
-		s.metrics.freed("local", len(gone), bytes)
 		s.log.Debug("freed local segments", "segments", len(gone), "bytes", bytes, "local_log_start", s.local.LocalLogStart())
 	}
 	if err != nil {
@@ -192,14 +202,14 @@ func (s *state) onRetainFailed(err error) {
 
 // onPlanRetain answers Retain once nothing is left to do.
 func (s *state) onPlanRetain() {
-	if s.raise.busy || s.raise.want > s.view.LogStart || s.remove.busy || s.remove.next(s.now()) != nil || s.undo.busy || len(s.undo.rows) > 0 ||
-		s.indexOld || s.reloading {
+	if s.raise.busy || s.raise.want > s.view.LogStart || s.unknown() || !s.remove.idle(s.plannedAt) || s.forget.busy || !s.plannedAt.Before(s.retain.at) {
 		return
 	}
 	s.retain.failures = 0
 	s.onRetainAnswer(nil)
 }
 
+// onRetainAnswer answers everybody who waits for retention.
 func (s *state) onRetainAnswer(err error) {
 	for _, w := range s.retain.waiters {
 		w <- err

@@ -52,6 +52,13 @@ func (d *driven) retain() error {
 	answer := make(chan error, 1)
 	d.step(func(s *state) { s.onRetainAsked(answer) })
 	d.runAll()
+	for range 10 {
+		if d.s.untilWake() > 0 {
+			break
+		}
+		d.step((*state).onTick)
+		d.runAll()
+	}
 	select {
 	case err := <-answer:
 		return err

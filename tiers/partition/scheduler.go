@@ -21,10 +21,11 @@ type Scheduler interface {
 //	copy.uploaded   both objects are there and were read back
 //	copy.finished   its row is in CopyFinished, the loop does not know it yet
 //	copy.settle     nobody knows whether a change of a row happened: ask
-//	copy.undo       its objects and then its row are to be removed
+//	start.raise     the log start is to be remembered, nothing has moved
 //	remove.mark     rows are to go to DeleteStarted
-//	remove.drop     objects and rows are to go
-//	start.planned   the log start is to be remembered
+//	remove.drop     no reader finds the segments any more, their objects are to go
+//	remove.row      their objects are gone, their rows are to go
+//	forget.check    a segment on disk is to be held against its copy
 //	index.reload    the rows are to be read again
 type Point struct {
 	Name      string
@@ -52,9 +53,9 @@ const (
 // kindOf sorts jobs by what they wait for.
 func kindOf(p Point) jobKind {
 	switch p.Name {
-	case "copy.planned", "copy.started":
+	case "copy.planned", "copy.started", "forget.check":
 		return copyJobs
-	case "copy.undo", "remove.mark", "remove.drop":
+	case "remove.mark", "remove.drop", "remove.row":
 		return removeJobs
 	}
 	return rowJobs

@@ -46,10 +46,10 @@ type state struct {
 	copyRetry backoff
 	trouble   *CopyTrouble // why copies fail, nil while they do not
 	rested    rested
-	undo      undoing
 	remove    removing
 	raise     raising
 	retain    retaining
+	forget    forgetting
 	waiters   []copyWaiter
 	cover     cover
 	plannedAt time.Time // when onPlan looked last
@@ -168,7 +168,7 @@ func (s *state) untilWake() time.Duration {
 	if s.offline() != nil || s.closing {
 		return wake
 	}
-	for _, at := range []time.Time{s.flushAt, s.rollAt(), s.remove.wakeAt()} {
+	for _, at := range []time.Time{s.flushAt, s.rollAt(), s.remove.wakeAt} {
 		if !at.IsZero() {
 			wake = min(wake, at.Sub(now))
 		}
@@ -177,7 +177,7 @@ func (s *state) untilWake() time.Duration {
 	if s.local.Producers().Len() > 0 {
 		wake = min(wake, s.expireAt.Sub(now))
 	}
-	for _, at := range []time.Time{s.copyRetry.at, s.undo.retry.at} {
+	for _, at := range []time.Time{s.copyRetry.at, s.forget.again} {
 		if at.After(s.plannedAt) {
 			wake = min(wake, at.Sub(now))
 		}

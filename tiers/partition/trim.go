@@ -18,6 +18,7 @@ import (
 // raising is where the log start is to go.
 type raising struct {
 	want    tiers.Offset // at or below LogStart: nothing is to be done
+	reason  string       // why it is to go there
 	busy    bool
 	callers []trimCaller
 }
@@ -74,12 +75,16 @@ func (s *state) onDeleteRecords(upTo tiers.Offset, answer chan<- trimAnswer) {
 		answer <- trimAnswer{m.LogStart, nil}
 	default:
 		s.raise.callers = append(s.raise.callers, trimCaller{upTo, answer})
-		s.onWantStart(upTo)
+		s.onWantStart(upTo, reasonTrim)
 	}
 }
 
 // onWantStart has the log start go to o, if it is below.
-func (s *state) onWantStart(o tiers.Offset) { s.raise.want = max(s.raise.want, o) }
+func (s *state) onWantStart(o tiers.Offset, reason string) {
+	if o > s.raise.want {
+		s.raise.want, s.raise.reason = o, reason
+	}
+}
 
 // onPlanRaise answers those whose target every reader sees, and starts the next
 // step up.
@@ -96,7 +101,7 @@ func (s *state) onPlanRaise() {
 		return
 	}
 	r.busy = true
-	s.todo = append(s.todo, raiseJob{s.tokens(), s.fence(), s.id.Name, r.want})
+	s.todo = append(s.todo, raiseJob{s.tokens(), s.fence(), s.id.Name, r.want, r.reason})
 }
 
 // raiseJob has the new start remembered.
@@ -105,6 +110,7 @@ type raiseJob struct {
 	fence  Fence
 	name   tiers.TopicPartition
 	to     tiers.Offset
+	reason string
 }
 
 func (j raiseJob) point() Point { return Point{"start.raise", j.name, j.to} }
@@ -134,7 +140,10 @@ func (r raiseDone) on(s *state) {
 			s.onRaiseFailed(s.diskFailed("raise log start", err))
 			return
 		}
-		s.onRetain()
+		s.log.Debug("the log start moved", "to", r.to, "reason", r.reason)
+		s.holeTold = false // the hole may lie below
+		s.remove.note(r.to, r.reason)
+		s.onLook()
 	}
 }
 
