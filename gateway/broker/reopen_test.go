@@ -479,3 +479,37 @@ func TestFullDiskStarts(t *testing.T) {
 		n.end()
 	})
 }
+
+// TestDamagedLogStartHidesNothing: log-start-offset-checkpoint has no checksum, as
+// in Kafka; the row of the partition knows better, for both tiers.
+func TestDamagedLogStartHidesNothing(t *testing.T) {
+	for _, tier := range []string{"local", "remote"} {
+		r := newRig(t)
+		n := r.start()
+		topic := n.create("orders", 1)
+		n.fill("orders", 0, 5)
+		if tier == "remote" {
+			n.end()
+			if err := r.disk.RemoveAll(PartitionDir(dataDir, tiers.PartitionID{Topic: topic.ID})); err != nil {
+				t.Fatal(err)
+			}
+			n = r.start()
+			awaitTried(t.Context(), n.Catalog().slots())
+		}
+		n.end()
+		file := dataDir + "/log-start-offset-checkpoint"
+		line := fmt.Sprintf("0\n1\n%s 0 5\n", topic.ID.Hex())
+		if err := fsys.WriteFileAtomic(r.disk, file, []byte(line), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		n = r.start()
+		awaitTried(t.Context(), n.Catalog().slots())
+		if v := n.owner("orders", 0).View(); v.LogStart != 0 || v.LogEnd != 5 {
+			t.Errorf("%s: log [%d,%d)", tier, v.LogStart, v.LogEnd)
+		}
+		if got := n.values("orders", 0); len(got) != 5 {
+			t.Errorf("%s: %d records", tier, len(got))
+		}
+		n.end()
+	}
+}

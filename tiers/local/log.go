@@ -50,8 +50,14 @@ type Options struct {
 	// does not reach down to the log start, before anything is changed; an error
 	// of it is that of Open. Nil, or an empty answer: nobody else knows.
 	Earlier func(first tiers.Offset) (tiers.Lineage, error)
-	Now     func() time.Time
-	Log     hclog.Logger
+	// Known tells what is known elsewhere of the log start, which is raised there
+	// before it is raised on disk (R8), and the first offset that is kept elsewhere
+	// from there on, NoOffset if there is none. log-start-offset-checkpoint has no
+	// checksum: a value in it above that one is not believed if it would hide
+	// records. Nil: nobody knows.
+	Known func() (start, kept tiers.Offset)
+	Now   func() time.Time
+	Log   hclog.Logger
 }
 
 // Start is the state that an empty log begins with.

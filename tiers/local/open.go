@@ -94,6 +94,7 @@ func (p *opening) run() error {
 	if len(bases) == 0 {
 		return p.startEmpty(p.o.Empty)
 	}
+	p.checkStart(bases[0])
 	if err := p.readLineage(bases[0]); err != nil {
 		return err
 	}
@@ -178,6 +179,20 @@ func (p *opening) startEmpty(st Start) error {
 		err = p.o.Disk.raiseStart(p.Log, st.LogStart, func() {})
 	}
 	return err
+}
+
+// checkStart holds the log start of the checkpoint against what is known elsewhere.
+func (p *opening) checkStart(first tiers.Offset) {
+	if p.o.Known == nil || p.saved.start == tiers.NoOffset {
+		return
+	}
+	known, kept := p.o.Known()
+	if p.saved.start <= known || lowest(first, kept) >= p.saved.start {
+		return
+	}
+	p.o.Log.Error("log-start-offset-checkpoint would hide records that nobody has deleted: its line is damaged and not used",
+		"says", p.saved.start, "known", known, "first_on_disk", first, "first_elsewhere", kept)
+	p.saved.start = known
 }
 
 // startOver empties a log whose start lies behind its end (s1.5).
