@@ -60,6 +60,8 @@ func (n *Node) openBucket(ctx context.Context) error {
 	if n.c.Bucket == "memory:" {
 		n.d.Log.Warn("the bucket is in memory: what is copied there is gone when this process ends")
 	}
+	n.gate = remote.NewGate(remote.GateOptions{Limits: n.c.Limits, Registerer: n.d.Registry})
+	b = remote.WithGate(b, n.gate)
 	b = remote.WithRetry(remote.WithMetrics(b, n.d.Registry), remote.RetryOptions{Logger: n.d.Log.Named("bucket"), Registerer: n.d.Registry})
 	if n.c.BucketHedge {
 		b = remote.WithHedge(b, remote.HedgeOptions{Registerer: n.d.Registry})

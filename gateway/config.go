@@ -3,11 +3,13 @@ package gateway
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/strandline-io/strandline/gateway/broker"
+	"github.com/strandline-io/strandline/tiers/remote"
 )
 
 // Config is what a node is told. Its zero value is not usable: begin with
@@ -25,6 +27,8 @@ type Config struct {
 	DiskMinFree      int64
 	CopyWorkers      int64
 	BucketHedge      bool
+	Limits           remote.Limits // of what is asked of the bucket, at the start
+	Prices           remote.Prices
 	CacheBytes       int64
 	CacheMetaBytes   int64
 	CacheDiskBytes   int64  // 0: no disk cache
@@ -100,6 +104,7 @@ func DefaultConfig() Config {
 		DrainTimeout:     time.Minute,
 		LogLevel:         "info",
 		LogFormat:        "json",
+		Prices:           defaultPrices(),
 	}
 }
 
@@ -131,7 +136,7 @@ const redacted = "(secret)"
 
 // settings binds every key to c, in the order of the reference.
 func (c *Config) settings() []setting {
-	return append(c.nodeSettings(), append(c.listenerSettings(), c.topicSettings()...)...)
+	return slices.Concat(c.nodeSettings(), c.costSettings(), c.listenerSettings(), c.topicSettings())
 }
 
 func (c *Config) nodeSettings() []setting {
@@ -149,6 +154,10 @@ func (c *Config) nodeSettings() []setting {
 		boolean("s3.allow_http", &c.S3.AllowHTTP, "Allow an http:// endpoint that is not on this machine. Records and signatures then cross the network in the clear."),
 		number("copy.workers", &c.CopyWorkers, 1, 1024, "Segments that are copied to the bucket at the same time."),
 		boolean("remote.hedge", &c.BucketHedge, "Ask once more for a small range that takes longer than 95 of 100 do (and 250 ms at least), and take the first answer. At most 5 a second and 2 of 100 requests; never for writes."),
+		rate("remote.upload_bytes_per_second", &c.Limits.UploadBytes, "Bytes of segments that go to the bucket per second, at most. 0: no limit. Like the three below it can be changed while the node runs (PATCH /v1/limits)."),
+		rate("remote.download_bytes_per_second", &c.Limits.DownloadBytes, "Bytes of segments that are read from the bucket per second, at most. 0: no limit."),
+		number("remote.write_requests_per_second", &c.Limits.WriteRequests, 0, 1_000_000, "Requests of class A (PUT, POST, LIST) for segments per second, at most. 0: no limit. The claim, the control plane and deletions have none of these limits."),
+		number("remote.read_requests_per_second", &c.Limits.ReadRequests, 0, 1_000_000, "Requests of class B (GET, HEAD) for segments per second, at most. 0: no limit."),
 		size("cache.bytes", &c.CacheBytes, 1<<20, "Memory for what was read from the bucket, its indexes and what is on its way included."),
 		size("cache.meta_bytes", &c.CacheMetaBytes, 256<<10, "How much of cache.bytes is for the indexes of segments, about 700 KiB for one of 1 GiB. At most half."),
 		size("cache.disk_bytes", &c.CacheDiskBytes, 0, "Disk for what was read from the bucket and does not fit into cache.bytes. It outlives the process. 0: none; the disk of the data directory is best left to what is not in the bucket yet."),

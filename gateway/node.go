@@ -63,8 +63,10 @@ type Node struct {
 
 	disk    *local.Disk
 	store   control.Store
-	bucket  remote.Bucket // nil: none
-	cache   *remote.Cache // nil: no bucket
+	bucket  remote.Bucket   // nil: none
+	gate    *remote.Gate    // nil: no bucket
+	pool    *partition.Pool // nil: Deps.Scheduler runs the jobs
+	cache   *remote.Cache   // nil: no bucket
 	claim   *control.Claim
 	claimAt time.Time // when it was taken
 	rows    time.Time // since when the control plane has kept the rows of the bucket

@@ -222,7 +222,8 @@ func (n *Node) openBroker(ctx context.Context) error {
 		Now:               n.d.Now,
 	}
 	if o.Scheduler == nil {
-		o.Scheduler = partition.NewPool(int(n.c.CopyWorkers))
+		n.pool = partition.NewPool(int(n.c.CopyWorkers))
+		o.Scheduler = n.pool
 	}
 	if n.bucket != nil { // a nil pointer in an interface would not be nil
 		o.Journal, o.Claim, o.Cache = n.journal, n.claim, n.cache
@@ -235,7 +236,13 @@ func (n *Node) openBroker(ctx context.Context) error {
 		return err
 	}
 	n.broker = b
-	n.d.Registry.MustRegister(healthMetrics(b, n.d.Version))
+	n.d.Registry.MustRegister(healthMetrics(b, n.d.Version), pressureMetrics(b, n.pool))
+	if n.gate != nil {
+		n.gate.Meter().KnowTopics(func(id tiers.TopicID) bool {
+			_, known := b.Catalog().TopicByID(id)
+			return known
+		})
+	}
 	n.onStop("close the partitions", b.Close)
 	return nil
 }
@@ -251,7 +258,7 @@ func (n *Node) openAdmin(ctx context.Context) error {
 	}
 	n.admin = admin.New(admin.Options{
 		Listen: n.c.Admin.Listen, Broker: n.broker, Gatherer: n.d.Registry, Version: n.d.Version,
-		Kafka: n.advertised, Bucket: n.bucketName(), Config: keys, Unready: n.unready, Log: n.d.Log.Named("admin"),
+		Kafka: n.advertised, Bucket: n.bucketName(), Gate: n.gate, Prices: n.c.Prices, Pool: n.pool, Config: keys, Unready: n.unready, Log: n.d.Log.Named("admin"),
 	})
 	if err := n.admin.Start(ctx); err != nil {
 		return err

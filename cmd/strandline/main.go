@@ -58,7 +58,7 @@ Then:        strandline serve --data-dir /var/lib/strandline --bucket 's3://BUCK
 		return usageError{fmt.Errorf("%w (see %s --help)", err, c.CommandPath())}
 	})
 	group(cmd)
-	cmd.AddCommand(serveCommand(), demoCommand(), topicCommand(), segmentsCommand(), sweepCommand(), rebuildCommand(), configCommand(), doctorCommand(), benchCommand(), versionCommand())
+	cmd.AddCommand(serveCommand(), demoCommand(), topicCommand(), segmentsCommand(), costCommand(), sweepCommand(), rebuildCommand(), configCommand(), doctorCommand(), benchCommand(), versionCommand())
 	return cmd
 }
 

@@ -25,6 +25,8 @@ import (
 	"github.com/strandline-io/strandline/gateway/admin/client"
 	"github.com/strandline-io/strandline/gateway/broker"
 	"github.com/strandline-io/strandline/tiers"
+	"github.com/strandline-io/strandline/tiers/partition"
+	"github.com/strandline-io/strandline/tiers/remote"
 )
 
 // Limits of what a peer can make the server do.
@@ -46,6 +48,9 @@ type Options struct {
 	Kafka    func() []string    // addresses that Kafka clients are told; nil: none
 	Bucket   string             // without secrets; empty: none
 	Config   []client.ConfigKey // without secrets
+	Gate     *remote.Gate       // of the bucket; nil: there is none
+	Prices   remote.Prices      // of the bucket
+	Pool     *partition.Pool    // of the broker's jobs; nil: somebody else's
 	Unready  func() string      // why the node does not serve, empty: it does; nil: it always does
 	Log      hclog.Logger
 }

@@ -29,6 +29,9 @@ func (s *Server) routes() http.Handler {
 		"GET /startupz": s.startupz,
 
 		"GET /v1/cluster":                  s.getCluster,
+		"GET /v1/cost":                     s.getCost,
+		"GET /v1/limits":                   s.getLimits,
+		"PATCH /v1/limits":                 s.patchLimits,
 		"GET /v1/config":                   s.getConfig,
 		"GET /v1/topics":                   s.listTopics,
 		"POST /v1/topics":                  s.createTopic,

@@ -46,7 +46,7 @@ var arrows = map[string]string{
 	"gateway/broker":              "tiers tiers/fsys tiers/local tiers/remote tiers/partition gateway/control",
 	"gateway/groups":              "tiers gateway/broker gateway/control",
 	"gateway/kafka":               "tiers tiers/batch tiers/partition gateway/broker gateway/groups gateway/control",
-	"gateway/admin":               "tiers tiers/partition gateway/broker gateway/groups gateway/control gateway/admin/client",
+	"gateway/admin":               "tiers tiers/partition tiers/remote gateway/broker gateway/groups gateway/control gateway/admin/client",
 	"gateway/admin/client":        "",
 	"gateway":                     "tiers tiers/fsys tiers/local tiers/remote tiers/remote/... tiers/partition gateway/...",
 
