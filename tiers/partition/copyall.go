@@ -38,7 +38,7 @@ func (s *state) onCopyAll(answer chan<- error) {
 		return
 	}
 	if !s.tiered() {
-		answer <- tiers.E(tiers.InvalidConfig, "copy", s.place, "the topic is not tiered: it takes a bucket and remote.storage.enable=true")
+		answer <- tiers.E(tiers.InvalidConfig, "copy", s.place, "segments are not copied: it takes a bucket, remote.storage.enable=true and remote.log.copy.disable=false")
 		return
 	}
 	segs := s.local.Segments()

@@ -55,7 +55,7 @@ type ReadResult struct {
 // the bucket answered, RemoteUnavailable, StorageFailed, CorruptMessage.
 func (o *Owner) Read(ctx context.Context, r ReadRequest) (ReadResult, error) {
 	res, err := o.readOnce(ctx, r)
-	if errors.Is(err, remote.ErrNotFound) && o.View().index != res.View.index {
+	for errors.Is(err, remote.ErrNotFound) && o.View().index != res.View.index {
 		// The segment was deleted after the View was taken: the newest one knows
 		// what serves the offset now.
 		res, err = o.readOnce(ctx, r)

@@ -7,6 +7,7 @@ package partition
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"sort"
 
 	"github.com/strandline-io/strandline/remoteindex"
@@ -38,8 +39,19 @@ func nowhere() OffsetAt { return OffsetAt{tiers.NoOffset, -1, tiers.NoEpoch} }
 // ListOffset answers a special timestamp or finds the first record with a
 // timestamp >= ts over all tiers (spec s6.5).
 func (o *Owner) ListOffset(ctx context.Context, ts int64, iso Isolation, current tiers.LeaderEpoch) (OffsetAt, error) {
-	v, drop := o.pinned()
-	defer drop()
+	for {
+		v, drop := o.pinned()
+		at, err := o.listUnder(ctx, v, ts, iso, current)
+		drop()
+		if errors.Is(err, remote.ErrNotFound) && o.View().index != v.index {
+			continue // a segment was deleted after the View was taken: the newest one knows better
+		}
+		return at, err
+	}
+}
+
+// listUnder looks up as if v were the newest View, and compares with that.
+func (o *Owner) listUnder(ctx context.Context, v *View, ts int64, iso Isolation, current tiers.LeaderEpoch) (OffsetAt, error) {
 	if err := o.admit("list offsets", v, current); err != nil {
 		return nowhere(), err
 	}

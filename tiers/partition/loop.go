@@ -38,6 +38,7 @@ func (o *Owner) loop(s *state) {
 	l := &looping{owner: o, ctx: ctx, cancel: cancel, timer: time.NewTimer(time.Hour), fence: o.fence, closing: o.closing}
 	defer l.timer.Stop()
 	s.onTick() // leftovers and the first copy
+	s.onLook() // what lay below the log start already
 	for !l.ended {
 		l.settle(s)
 		l.wait(s)

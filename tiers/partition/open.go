@@ -91,6 +91,7 @@ func newState(id Identity, c Config, d Deps) *state {
 	if s.jitter == nil {
 		s.jitter = someOf
 	}
+	s.retain.at = s.now().Add(s.jitter(s.retain.every)) // not all partitions of a node at once
 	return s
 }
 

@@ -275,9 +275,13 @@ func (s *state) onConfigure(c Config) error {
 		return err
 	}
 	stricter := c.Ack == AckFsync && s.config.Ack != AckFsync
+	retains := c.Retention != s.config.Retention || c.Remote != s.config.Remote
 	s.config = c
 	s.local.Configure(c.Local)
 	s.copyRetry = backoff{} // tiering may have been switched on
+	if retains {
+		s.retain.at = time.Time{}
+	}
 	if stricter {
 		// What was acknowledged under the old mode is visible already: it must be
 		// on disk before the first promise of the new one (P2).

@@ -87,7 +87,7 @@ func (s *state) onRetain() {
 	if s.closing || s.offline() != nil {
 		return
 	}
-	now := s.now()
+	now, failed := s.now(), s.retain.failures
 	s.retain.at = now.Add(s.jitter(s.retain.every))
 	p := plan.Retention(s.passFacts(slices.Collect(s.index.All())), now)
 	s.onHeld(p.Held)
@@ -103,6 +103,17 @@ func (s *state) onRetain() {
 		p.LogStart, reason = onDisk, reasonDisable
 	}
 	s.onWantStart(p.LogStart, reason)
+	if s.raise.want <= s.local.LogStart() && s.retain.failures == failed {
+		s.onRetained()
+	}
+}
+
+// onRetained ends a row of failures.
+func (s *state) onRetained() {
+	if s.retain.failures > 0 {
+		s.log.Info("retention works again", "failures", s.retain.failures)
+	}
+	s.retain.failures = 0
 }
 
 // onLook frees what a copy, or a log start that moved, has made free: the part of
@@ -202,10 +213,9 @@ func (s *state) onRetainFailed(err error) {
 
 // onPlanRetain answers Retain once nothing is left to do.
 func (s *state) onPlanRetain() {
-	if s.raise.busy || s.raise.want > s.view.LogStart || s.unknown() || !s.remove.idle(s.plannedAt) || s.forget.busy || !s.plannedAt.Before(s.retain.at) {
+	if len(s.retain.waiters) == 0 || s.raise.busy || s.raise.want > s.view.LogStart || s.unknown() || !s.remove.idle(s.plannedAt) || s.forget.busy || !s.plannedAt.Before(s.retain.at) {
 		return
 	}
-	s.retain.failures = 0
 	s.onRetainAnswer(nil)
 }
 

@@ -143,6 +143,7 @@ func (r raiseDone) on(s *state) {
 		s.log.Debug("the log start moved", "to", r.to, "reason", r.reason)
 		s.holeTold = false // the hole may lie below
 		s.remove.note(r.to, r.reason)
+		s.onRetained()
 		s.onLook()
 	}
 }
