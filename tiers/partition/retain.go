@@ -34,6 +34,7 @@ const retainEvery = 5 * time.Minute
 type retaining struct {
 	every    time.Duration
 	at       time.Time       // of the next pass; zero: at once
+	rolled   bool            // the last pass closed the active segment: the next one does not
 	failures int             // in a row
 	waiters  []chan<- error  // of Retain; each has room for one
 	held     tiers.SegmentID // what a record from the future holds, as it was told; zero: nothing
@@ -92,8 +93,9 @@ func (s *state) onRetain() {
 	p := plan.Retention(s.passFacts(slices.Collect(s.index.All())), now)
 	s.onHeld(p.Held)
 	s.onFree(p.DropBefore)
-	if p.Roll && s.onRoll() == nil { // an error was told; a later pass tries again
-		s.retain.at = now // what was closed can be copied, or go
+	s.retain.rolled = p.Roll && !s.retain.rolled && s.onRoll() == nil // an error was told; a later pass tries again
+	if s.retain.rolled {
+		s.retain.at = now // what was closed may be due itself
 	}
 	reason := reasonSize
 	if p.ByAge {

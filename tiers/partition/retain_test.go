@@ -139,6 +139,26 @@ func TestR6ActiveSegment(t *testing.T) {
 	d.end()
 }
 
+// TestR6OneRollPerPass: where everything is always due, what comes while a pass is
+// under way does not make a segment of each batch.
+func TestR6OneRollPerPass(t *testing.T) {
+	var clock time.Time
+	w := clocked(t, &clock, keep(func(r *Retention) { r.Local.Bytes = 0 }))
+	d := w.drive()
+	clock = clock.Add(retainEvery)
+	for range 10 {
+		d.fill(1)
+		d.step((*state).onTick)
+		d.runAll()
+	}
+	w.wantBucket(t, 1)
+	clock = clock.Add(retainEvery)
+	d.step((*state).onTick)
+	d.runAll()
+	w.wantBucket(t, 2)
+	d.end()
+}
+
 // TestR7TotalByAge: what is older than retention.ms goes from both tiers, in order,
 // and the first segment that is not due ends it.
 func TestR7TotalByAge(t *testing.T) {
