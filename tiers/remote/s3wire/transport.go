@@ -267,9 +267,13 @@ type incoming struct {
 	errStall error
 	cancel   context.CancelCauseFunc
 	flight   *flight
+	ended    bool // all was read: ctx is over
 }
 
 func (i *incoming) Read(p []byte) (int, error) {
+	if i.ended {
+		return 0, io.EOF
+	}
 	asked, err := i.flight.pass.AskDown(i.ctx, len(p))
 	if err != nil {
 		err = context.Cause(i.ctx)
@@ -284,6 +288,7 @@ func (i *incoming) Read(p []byte) (int, error) {
 	case err == nil:
 		return n, nil
 	case errors.Is(err, io.EOF):
+		i.ended = true
 		i.cancel(nil) // the connection is back in the pool by now
 		return n, err
 	}
