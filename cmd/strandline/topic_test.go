@@ -198,7 +198,7 @@ func TestConfigCommandAsksBeforeItDeletes(t *testing.T) {
 	if code != 1 || !strings.Contains(errs, "remote.log.copy.disable=true") || !strings.Contains(errs, "remote.log.delete.on.disable=true") {
 		t.Errorf("%d %s", code, errs)
 	}
-	if _, errs, code = s.run("topic", "config", "orders", "--set", "segment.ms=100000", "--set", "local.retention.ms=1000"); code != 0 || errs != "" {
+	if _, errs, code = s.run("topic", "config", "orders", "--set", "segment.ms=100000000", "--set", "local.retention.bytes=100000000"); code != 0 || errs != "" {
 		t.Errorf("what deletes nothing: %d %s", code, errs)
 	}
 	if _, errs, code = s.run("topic", "config", "orders", "--set", "retention.ms=1000", "--yes"); code != 0 || !strings.Contains(errs, "offsets [0,2)") || value("retention.ms") != "1000" {

@@ -5,24 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
-	"github.com/strandline-io/strandline/gateway/control"
 	"github.com/strandline-io/strandline/tiers"
 	"github.com/strandline-io/strandline/tiers/partition"
-	"github.com/strandline-io/strandline/tiers/plan"
 )
 
-// Effect is what the next passes of retention delete of one partition: whole
-// segments below a start. It is a forecast: records that come meanwhile change it.
+// Effect is what retention deletes of one partition under new settings.
 type Effect struct {
-	Partition   int32
-	LogStart    tiers.Offset // now
-	NewStart    tiers.Offset // then
-	Segments    int          // below it, each counted once
-	LocalBytes  int64        // of files that go
-	RemoteBytes int64        // of objects that go
-	Unknown     error        // the partition could not be asked; everything else is zero then
+	Partition int32
+	partition.Forecast
+	Unknown error // the partition could not be asked; everything else is zero then
 }
 
 // AlterEffects says what a change of settings deletes beyond what the present
@@ -41,20 +33,25 @@ func (b *Broker) AlterEffects(ctx context.Context, topic string, ops []ConfigOp,
 	var out []Effect
 	for _, p := range t.Partitions {
 		e := Effect{Partition: p.Index}
-		held, err := b.holdings(ctx, t, p.Index)
-		if err != nil {
-			e.Unknown = err
-		} else {
-			e = held.effect(p.Index, after, b.o.Now())
-			if old := held.effect(p.Index, before, b.o.Now()); e.NewStart <= old.NewStart && e.RemoteBytes <= old.RemoteBytes {
-				continue
-			}
+		var old partition.Forecast
+		if old, e.Unknown = b.forecast(ctx, topic, p.Index, before); e.Unknown == nil {
+			e.Forecast, e.Unknown = b.forecast(ctx, topic, p.Index, after)
 		}
-		if e.Unknown == nil || deletesMore(before, after) {
+		more := e.NewStart > old.NewStart || e.RemoteBytes > old.RemoteBytes
+		if more || e.Unknown != nil && deletesMore(before, after) {
 			out = append(out, e)
 		}
 	}
 	return out, nil
+}
+
+// forecast asks a partition what retention by c deletes.
+func (b *Broker) forecast(ctx context.Context, topic string, index int32, c partition.Config) (partition.Forecast, error) {
+	o, err := b.Owner(topic, index)
+	if err != nil {
+		return partition.Forecast{}, err
+	}
+	return o.Forecast(ctx, c)
 }
 
 // deletesMore reports whether a partition could lose more under after than under
@@ -68,68 +65,16 @@ func deletesMore(before, after partition.Config) bool {
 // holdings is what a partition has, at one moment.
 type holdings struct {
 	marks    tiers.Watermarks
-	lineage  tiers.Lineage
 	segments []partition.SegmentInfo
 }
 
-func (b *Broker) holdings(ctx context.Context, t control.Topic, index int32) (holdings, error) {
-	o, err := b.Owner(t.Name, index)
+func (b *Broker) holdings(ctx context.Context, topic string, index int32) (holdings, error) {
+	o, err := b.Owner(topic, index)
 	if err != nil {
 		return holdings{}, err
 	}
 	segments, err := o.Segments(ctx)
-	v := o.View()
-	return holdings{v.Watermarks, v.Lineage, segments}, err
-}
-
-// effect applies the rules of retention (R6-R10) to what is there.
-func (h holdings) effect(index int32, c partition.Config, now time.Time) Effect {
-	e := Effect{Partition: index, LogStart: h.marks.LogStart, NewStart: h.startUnder(c, now)}
-	for _, s := range h.segments {
-		below := s.Next <= e.NewStart
-		if below {
-			e.Segments++
-			e.LocalBytes += localBytes(s)
-		}
-		if below || c.Retention.ForgetRemote {
-			e.RemoteBytes += remoteBytes(s)
-		}
-	}
-	return e
-}
-
-// startUnder is the log start that retention by c leads to.
-func (h holdings) startUnder(c partition.Config, now time.Time) tiers.Offset {
-	start := h.marks.LogStart
-	if c.Retention.ForgetRemote {
-		start = max(start, h.marks.LocalLogStart)
-	}
-	rows, local := h.facts(now)
-	p := plan.Retention(plan.PassFacts{
-		Total: plan.TotalFacts{
-			Rows: rows, Local: local, Lineage: h.lineage, Floor: start, LogEnd: h.marks.LogEnd, Copying: tiers.NoOffset, Limits: c.Retention.Total,
-		},
-		HighWatermark: h.marks.HighWatermark, RemoteEnd: h.marks.RemoteEnd, Copied: c.Remote && !c.Retention.CopyPaused, Local: c.Retention.Local,
-	}, now)
-	return max(start, p.LogStart)
-}
-
-// facts are the segments as package plan wants them. What is not known of a
-// segment without timestamps is its age: it counts as new.
-func (h holdings) facts(now time.Time) (rows []tiers.RemoteSegment, local []plan.LocalSegment) {
-	for _, s := range h.segments {
-		if s.Tier != "remote" {
-			local = append(local, plan.LocalSegment{
-				Base: s.Base, Next: s.Next, Size: s.Bytes, MaxTimestamp: s.MaxTimestamp, FirstAppend: now, Modified: now, Active: s.State == "active",
-			})
-		}
-		if s.Tier != "local" && readable(s) {
-			rows = append(rows, tiers.RemoteSegment{
-				Base: s.Base, End: s.Next, Epochs: s.Epochs, State: tiers.CopyFinished, MaxTimestamp: s.MaxTimestamp, Size: s.Bytes, CreatedAt: now,
-			})
-		}
-	}
-	return rows, local
+	return holdings{o.View().Watermarks, segments}, err
 }
 
 // readable reports whether the bucket's copy serves records.
@@ -161,7 +106,7 @@ func (b *Broker) explainSwitchOff(ctx context.Context, topic string, err error) 
 	var size int64
 	var unknown []string
 	for _, p := range t.Partitions {
-		held, err := b.holdings(ctx, t, p.Index)
+		held, err := b.holdings(ctx, topic, p.Index)
 		if err != nil {
 			unknown = append(unknown, fmt.Sprint(p.Index))
 			continue

@@ -34,12 +34,16 @@ func (b *Broker) Explain(ctx context.Context, topic string, index int32) (Explai
 	if !ok {
 		return Explained{}, tiers.E(tiers.UnknownTopicOrPartition, "explain segments", topic, "there is no such topic")
 	}
-	h, err := b.holdings(ctx, t, index)
+	h, err := b.holdings(ctx, topic, index)
 	if err != nil {
 		return Explained{}, err
 	}
 	c := b.settings.config(t.Configs)
-	return Explained{h.marks, h.segments, b.SumOf(t, h.segments), h.next(index, c, b.o.Now())}, nil
+	f, err := b.forecast(ctx, topic, index, c)
+	if err != nil {
+		return Explained{}, err
+	}
+	return Explained{h.marks, h.segments, b.SumOf(t, h.segments), h.next(f, c, b.o.Now())}, nil
 }
 
 // SumOf adds up segments of a partition of t.
@@ -60,10 +64,10 @@ func (b *Broker) SumOf(t control.Topic, segments []partition.SegmentInfo) Sums {
 }
 
 // next says what retention does next by c, the total limits first.
-func (h holdings) next(index int32, c partition.Config, now time.Time) []string {
+func (h holdings) next(e partition.Forecast, c partition.Config, now time.Time) []string {
 	var out []string
 	total := c.Retention.Total
-	if e := h.effect(index, c, now); e.NewStart > e.LogStart {
+	if e.NewStart > e.LogStart {
 		out = append(out, fmt.Sprintf("the next pass moves the log start from %d to %d: %d segments go, %d bytes on disk and %d in the bucket",
 			e.LogStart, e.NewStart, e.Segments, e.LocalBytes, e.RemoteBytes))
 	} else {
@@ -88,7 +92,7 @@ func (h holdings) nextByAge(limit time.Duration, now time.Time) string {
 	}
 	for _, s := range h.segments {
 		switch {
-		case s.Next <= h.marks.LogStart:
+		case s.Next <= h.marks.LogStart, s.Tier == "remote" && !readable(s):
 			continue
 		case s.State == "active":
 			return "by age: the oldest records are in the active segment, which is closed first"

@@ -1,0 +1,112 @@
+package partition
+
+import (
+	"testing"
+	"time"
+
+	"github.com/strandline-io/strandline/tiers/batch"
+	"github.com/strandline-io/strandline/tiers/plan"
+	"github.com/strandline-io/strandline/tiers/remote"
+	"github.com/strandline-io/strandline/tiers/remote/memory"
+)
+
+// bytesOf adds up a tier.
+func (d *driven) bytesOf(except string) (n int64) {
+	for _, s := range d.s.onSegments() {
+		if s.Tier != except {
+			n += s.Bytes
+		}
+	}
+	return n
+}
+
+// stampedOpen appends two records to the active segment.
+func (d *driven) stampedOpen(at time.Time) {
+	d.t.Helper()
+	for range 2 {
+		d.must(build(batch.Builder{ProducerID: -1}, at.UnixMilli(), "open"))
+	}
+}
+
+func (d *driven) forecast(c Config) Forecast {
+	f := forecast(d.s.forecastFacts(c), d.s.onSegments(), c.forgets(), d.s.now())
+	f.LogStart = d.View().LogStart
+	return f
+}
+
+// TestForecastIsWhatRetentionDoes: what is announced under other settings is what
+// goes once they hold, in each tier, and announcing it changes nothing.
+func TestForecastIsWhatRetentionDoes(t *testing.T) {
+	limits := func(size int64, age time.Duration) func(*Retention) {
+		return func(r *Retention) { r.Total = plan.Limits{Bytes: size, Age: age} }
+	}
+	for name, c := range map[string]struct {
+		copied int // of four closed segments; the active one holds records, too
+		remote bool
+		change func(*Retention)
+		goes   bool
+	}{
+		"nothing":                           {4, true, func(*Retention) {}, false},
+		"age":                               {4, true, limits(-1, 150*time.Minute), true},
+		"age, all of it":                    {4, true, limits(-1, 0), true},
+		"size":                              {4, true, limits(300, -1), true},
+		"size, enough":                      {4, true, limits(1<<30, -1), false},
+		"size 0":                            {4, true, limits(0, -1), true},
+		"what is not copied stays":          {2, true, limits(0, 0), true},
+		"nothing copied":                    {0, true, limits(0, 0), false},
+		"paused":                            {2, true, func(r *Retention) { limits(-1, 90*time.Minute)(r); r.CopyPaused = true }, true},
+		"paused, the bucket's are not due":  {2, true, func(r *Retention) { limits(-1, 210*time.Minute)(r); r.CopyPaused = true }, true},
+		"never copied":                      {0, false, limits(-1, 90*time.Minute), true},
+		"never copied, by size":             {0, false, limits(300, -1), true},
+		"switched off":                      {4, false, func(r *Retention) { r.ForgetRemote = true }, true},
+		"switched off, and kept":            {4, false, func(*Retention) {}, false},
+		"switched off, some on disk only":   {2, false, func(r *Retention) { r.ForgetRemote = true }, true},
+		"switched off and by age besides":   {4, false, func(r *Retention) { limits(-1, 90*time.Minute)(r); r.ForgetRemote = true }, true},
+		"retention is off":                  {4, true, func(r *Retention) { limits(0, 0)(r); r.On = false }, false},
+		"deleting is said, copying goes on": {4, true, func(r *Retention) { r.ForgetRemote = true }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var clock time.Time
+			w := clocked(t, &clock, keep(func(r *Retention) { r.Local.Age = 3 * time.Hour })) // the first segment leaves the disk
+			w.config.Remote = c.copied > 0 || c.remote
+			d := w.drive()
+			if c.copied < 4 {
+				w.bucket.Add(memory.Fault{Key: "topics/", Ops: memory.OpPut, Skip: 2 * c.copied, Sticky: true, Err: remote.ErrUnavailable})
+			}
+			for i := range 4 {
+				d.stamped(hour.Add(time.Duration(i-4)*time.Hour), 2)
+			}
+			d.runAll()
+			_ = d.retain() // tells that what is not copied waits for it
+			d.stampedOpen(hour)
+			next := w.config
+			next.Remote, next.Retention = c.remote, keep(c.change)
+			before, local, bucket := d.View().Watermarks, d.bytesOf("remote"), d.bytesOf("local")
+			f := d.forecast(next)
+			if d.View().Watermarks != before || d.bytesOf("remote") != local || d.bytesOf("local") != bucket {
+				t.Fatal("a forecast changed something")
+			}
+			if f.LogStart != before.LogStart || (f.NewStart > f.LogStart || f.RemoteBytes > 0) != c.goes || (f.Segments > 0) != (f.NewStart > f.LogStart) {
+				t.Errorf("%+v of %+v", f, before)
+			}
+			if err := d.s.onConfigure(next); err != nil {
+				t.Fatal(err)
+			}
+			// The pass that closes the active segment is not part of the forecast.
+			_ = d.retain()
+			after := d.View()
+			if after.LogStart < f.NewStart || after.LogStart > f.NewStart && after.LogStart < after.LogEnd {
+				t.Errorf("the log starts at %d, %+v was announced", after.LogStart, f)
+			}
+			if after.LogStart != f.NewStart {
+				return
+			}
+			if gone := local - d.bytesOf("remote"); gone != f.LocalBytes {
+				t.Errorf("%d local bytes went, %+v was announced", gone, f)
+			}
+			if gone := bucket - d.bytesOf("local"); gone != f.RemoteBytes {
+				t.Errorf("%d bytes of the bucket went, %+v was announced", gone, f)
+			}
+		})
+	}
+}
