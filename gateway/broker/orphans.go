@@ -226,21 +226,28 @@ func (w *sweeper) unlisted(prefix string, err error) error {
 	return tiers.E(tiers.RemoteUnavailable, "sweep", prefix, "%s could not be listed to its end, so nothing below it was deleted: %w", w.bucket, err)
 }
 
-var partitionFolder = regexp.MustCompile(`^topics/[0-9a-f]{32}/[0-9]{10}/$`) //nolint:gochecknoglobals // Read only.
+var partitionFolder = regexp.MustCompile(`^topics/[0-9a-f]{32}/[0-9]{10}/$`)
 
 // topic sweeps the partitions of a topic. Its error ends the sweep.
 func (w *sweeper) topic(ctx context.Context, prefix string) error {
 	partitions, err := w.below(ctx, prefix, partitionFolder.MatchString)
 	w.fail(err)
 	for _, p := range partitions {
-		err := w.partition(ctx, p)
-		w.fail(err)
-		switch {
-		case ctx.Err() != nil:
-			return nil // it is in the errors
-		case w.b.fenced.Load() != nil || len(w.errs) >= maxSweepErrors:
-			return fmt.Errorf("the sweep was given up after %d errors", len(w.errs))
+		if err := w.hopeless(ctx); err != nil {
+			return err
 		}
+		w.fail(w.partition(ctx, p))
+	}
+	return w.hopeless(ctx)
+}
+
+// hopeless is why there is no point in going on.
+func (w *sweeper) hopeless(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return tiers.E(tiers.TimedOut, "sweep", w.bucket.String(), "it was broken off: %w", context.Cause(ctx))
+	case w.b.fenced.Load() != nil || len(w.errs) >= maxSweepErrors:
+		return tiers.E(tiers.RemoteUnavailable, "sweep", w.bucket.String(), "it was given up after %d errors", len(w.errs))
 	}
 	return nil
 }
@@ -288,8 +295,8 @@ type candidate struct {
 
 func (f *finding) see(ctx context.Context, o remote.Object) error {
 	f.rep.Objects++
-	name, err := remote.ParseKey(o.Key)
-	if err != nil {
+	name, bad := remote.ParseKey(o.Key)
+	if bad != nil {
 		f.rep.Foreign.add(o)
 		return nil
 	}
@@ -368,7 +375,7 @@ func (w *sweeper) delete(ctx context.Context, keys []string) error {
 
 // selfTestKey is a key of a self-test, which removes its objects itself unless it
 // is cut off.
-var selfTestKey = regexp.MustCompile(`^` + regexp.QuoteMeta(remote.SelfTestPrefix) + `[A-Z2-7]{26,}/[a-z]+$`) //nolint:gochecknoglobals // Read only.
+var selfTestKey = regexp.MustCompile(`^` + regexp.QuoteMeta(remote.SelfTestPrefix) + `[A-Z2-7]{26,}/[a-z]+$`)
 
 // selfTests removes what self-tests have left.
 func (w *sweeper) selfTests(ctx context.Context) error {

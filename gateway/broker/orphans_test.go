@@ -179,7 +179,6 @@ func TestSweepDeletesExactlyWhatIsNobodys(t *testing.T) {
 		}
 		a.b.o.Cache.Close()
 	})
-
 }
 
 // TestReport126And037FailedCopies: whatever of a copy is left without a row goes
@@ -215,7 +214,7 @@ func TestReport126And037FailedCopies(t *testing.T) {
 		if rep := n.Swept(); rep == nil || rep.Err != nil || n.SweepTotals().Deleted != 2 {
 			t.Errorf("%+v, %+v", rep, n.SweepTotals())
 		}
-		if got := n.values("orders", 0); len(got) != 5 {
+		if got := n.values("orders"); len(got) != 5 {
 			t.Errorf("%d records of %s are left", len(got), topic.Name)
 		}
 		n.end()
@@ -415,6 +414,20 @@ func TestSweepGivesUpOnABucketThatIsAway(t *testing.T) {
 	lists := bucket.Add(memory.Fault{Ops: memory.OpList, Key: remote.TopicPrefix(topic.ID) + "0", Sticky: true, Err: remote.ErrUnavailable})
 	if rep := a.sweep(SweepRequest{}); lists() != maxSweepErrors || rep.Err == nil || rep.Deleted != 0 {
 		t.Errorf("%d listings, %s", lists(), rep)
+	}
+	for i := range 30 {
+		a.put(remote.SegmentKey(a.segment(a.topic(fmt.Sprint("topic", i), 1).ID, 0, 1)), 2*orphanAge)
+	}
+	bucket.Clear()
+	lists = bucket.Add(memory.Fault{Ops: memory.OpList, Key: "topics/", Skip: 1, Sticky: true, Err: remote.ErrUnavailable})
+	if rep := a.sweep(SweepRequest{}); lists() != maxSweepErrors || rep.Deleted != 0 {
+		t.Errorf("topics: %d listings, %s", lists(), rep)
+	}
+	bucket.Clear()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if rep, err := a.b.Sweep(gone, SweepRequest{}); err != nil || !errors.Is(rep.Err, context.Canceled) || rep.Deleted != 0 {
+		t.Errorf("broken off: %s, %v", rep, err)
 	}
 	a.b.sweeps.turn <- struct{}{}
 	_, err := a.b.Sweep(t.Context(), SweepRequest{})

@@ -46,17 +46,17 @@ func (g *ledger) produce(n *node, topic string) {
 }
 
 // values reads a partition from its start, offset by offset.
-func (n *node) values(topic string, index int32) map[tiers.Offset]string {
+func (n *node) values(topic string) map[tiers.Offset]string {
 	n.t.Helper()
-	o := n.owner(topic, index)
+	o := n.owner(topic, 0)
 	out := map[tiers.Offset]string{}
 	for from := o.View().LogStart; from < o.View().HighWatermark; {
 		res, err := o.Read(n.t.Context(), partition.ReadRequest{From: from, CurrentEpoch: tiers.NoEpoch, FetchedEpoch: tiers.NoEpoch, MaxBytes: 1 << 20, MinOne: true})
 		if err != nil {
-			n.t.Fatalf("read %s-%d at %d: %v", topic, index, from, err)
+			n.t.Fatalf("read %s at %d: %v", topic, from, err)
 		}
 		if len(res.Records) == 0 {
-			n.t.Fatalf("nothing at %s-%d, %d", topic, index, from)
+			n.t.Fatalf("nothing at %s, %d", topic, from)
 		}
 		for one := range batch.Split(res.Records) {
 			err := batch.NewDecoder(0).Records(one.Bytes, func(r batch.Record) bool {
@@ -142,10 +142,10 @@ func TestReport039FailedSyncComesBack(t *testing.T) {
 		if after := n.owner("bad", 0); after == before || after.View().Err != nil || len(n.Health().Offline) != 0 {
 			t.Fatalf("it did not come back: %v", n.Health().Offline)
 		}
-		b.exact(t, "after it came back", n.values("bad", 0))
+		b.exact(t, "after it came back", n.values("bad"))
 		b.produce(n, "bad")
-		b.exact(t, "and goes on", n.values("bad", 0))
-		g.exact(t, "the other one", n.values("good", 0))
+		b.exact(t, "and goes on", n.values("bad"))
+		g.exact(t, "the other one", n.values("good"))
 		if g.refused != 0 {
 			t.Error("the other partition refused a record")
 		}
@@ -154,7 +154,7 @@ func TestReport039FailedSyncComesBack(t *testing.T) {
 		r.faulty = fsys.NewFaulty(r.disk)
 		n = r.start()
 		awaitTried(t.Context(), n.Catalog().slots())
-		b.exact(t, "after a power loss", n.values("bad", 0))
+		b.exact(t, "after a power loss", n.values("bad"))
 		n.end()
 	})
 }
@@ -174,6 +174,7 @@ func TestReport039FaultAtEveryFileOperation(t *testing.T) {
 		}
 	}
 	run := func(t *testing.T, f fsys.Fault) (struck int, ops []fsys.Op) {
+		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t)
 			r.change, r.bucket = quiet, nil
@@ -191,9 +192,9 @@ func TestReport039FaultAtEveryFileOperation(t *testing.T) {
 				t.Fatalf("%s: it did not come back: %q, %v", when, n.Health().Offline, n.disk.Full())
 			}
 			r.faulty.Clear()
-			g.check(t, when, n.values("orders", 0))
+			g.check(t, when, n.values("orders"))
 			work(n, &g)
-			g.check(t, when+", later", n.values("orders", 0))
+			g.check(t, when+", later", n.values("orders"))
 			if g.refused > 0 && len(g.acked) < 7 {
 				t.Errorf("%s: %d acknowledged, %d refused", when, len(g.acked), g.refused)
 			}
@@ -202,7 +203,7 @@ func TestReport039FaultAtEveryFileOperation(t *testing.T) {
 			r.disk, r.faulty = synced, fsys.NewFaulty(synced)
 			n = r.start()
 			awaitTried(t.Context(), n.Catalog().slots())
-			g.check(t, when+", after a power loss", n.values("orders", 0))
+			g.check(t, when+", after a power loss", n.values("orders"))
 			struck = hits()
 			n.end()
 		})
@@ -257,8 +258,8 @@ func TestReport039FullDisk(t *testing.T) {
 		if h.Full == nil || len(h.Offline) != 0 || !strings.Contains(h.Full.Error(), "no space left") {
 			t.Errorf("health: %v, offline %q", h.Full, h.Offline)
 		}
-		g.exact(t, "on the full disk", n.values("orders", 0))
-		if len(n.values("copied", 0)) != 3 {
+		g.exact(t, "on the full disk", n.values("orders"))
+		if len(n.values("copied")) != 3 {
 			t.Error("the other partition cannot be read")
 		}
 		time.Sleep(time.Hour)
@@ -271,13 +272,13 @@ func TestReport039FullDisk(t *testing.T) {
 			t.Fatal("it did not come back")
 		}
 		g.produce(n, "orders")
-		g.exact(t, "with room again", n.values("orders", 0))
+		g.exact(t, "with room again", n.values("orders"))
 		n.end()
 		r.disk = r.disk.SyncedCopy()
 		r.faulty = fsys.NewFaulty(r.disk)
 		n = r.start()
 		awaitTried(t.Context(), n.Catalog().slots())
-		g.exact(t, "after a power loss", n.values("orders", 0))
+		g.exact(t, "after a power loss", n.values("orders"))
 		n.end()
 	})
 }
@@ -382,7 +383,7 @@ func TestDiskThatFailsAgainAndAgain(t *testing.T) {
 			t.Fatal("it did not come back")
 		}
 		g.produce(n, "orders")
-		g.exact(t, "at last", n.values("orders", 0))
+		g.exact(t, "at last", n.values("orders"))
 		n.end()
 	})
 }
@@ -469,13 +470,13 @@ func TestFullDiskStarts(t *testing.T) {
 		r.disk.SetCapacity(total - free - 500)
 		n = r.start()
 		awaitTried(t.Context(), n.Catalog().slots())
-		g.exact(t, "on the full disk", n.values("orders", 0))
+		g.exact(t, "on the full disk", n.values("orders"))
 		r.disk.SetCapacity(0)
 		if !n.serves("orders", time.Minute) {
 			t.Fatal("it did not come back")
 		}
 		g.produce(n, "orders")
-		g.exact(t, "with room", n.values("orders", 0))
+		g.exact(t, "with room", n.values("orders"))
 		n.end()
 	})
 }
@@ -507,7 +508,7 @@ func TestDamagedLogStartHidesNothing(t *testing.T) {
 		if v := n.owner("orders", 0).View(); v.LogStart != 0 || v.LogEnd != 5 {
 			t.Errorf("%s: log [%d,%d)", tier, v.LogStart, v.LogEnd)
 		}
-		if got := n.values("orders", 0); len(got) != 5 {
+		if got := n.values("orders"); len(got) != 5 {
 			t.Errorf("%s: %d records", tier, len(got))
 		}
 		n.end()

@@ -144,8 +144,7 @@ func reopenPause(err error, failures int) time.Duration {
 // passes reports whether the cause of an error can go away by itself: a bucket
 // that is away, a disk that is full or does not answer.
 func passes(err error) bool {
-	switch tiers.KindOf(err) {
-	case tiers.RemoteUnavailable, tiers.TimedOut:
+	if kind := tiers.KindOf(err); kind == tiers.RemoteUnavailable || kind == tiers.TimedOut {
 		return true
 	}
 	_, refused := errors.AsType[syscall.Errno](err)

@@ -34,6 +34,7 @@ func storm(method, key string) map[string]rules {
 
 // each runs a test for each fault and driver.
 func each(t *testing.T, faults map[string]rules, run func(s *site, faults rules)) {
+	t.Helper()
 	t.Parallel()
 	for _, driver := range drivers() {
 		for name, f := range faults {

@@ -180,8 +180,9 @@ func retriable(err error) bool {
 		return true
 	case tiers.CorruptMessage:
 		return errors.Is(err, remote.ErrChecksum) // of a copy: an operator may ask again, the node does
+	default:
+		return false
 	}
-	return false
 }
 
 // read reads everything, whatever happens on the way, and checks each record.

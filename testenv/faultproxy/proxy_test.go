@@ -276,8 +276,18 @@ func TestRewrittenListings(t *testing.T) {
 func TestRequestsAreCountedByClass(t *testing.T) {
 	p, _ := start(t)
 	for _, r := range []struct{ method, path string }{
-		{"PUT", "/b/k"}, {"GET", "/b/k"}, {"GET", "/b/k"}, {"HEAD", "/b/k"}, {"GET", "/b?list-type=2&prefix=topics/"}, {"DELETE", "/b/k"},
-		{"POST", "/b?delete"}, {"POST", "/b/k?uploads"}, {"PUT", "/b/k?partNumber=1&uploadId=u"}, {"POST", "/b/k?uploadId=u"}, {"GET", "/b?uploads&prefix=x"}, {"OPTIONS", "/b"},
+		{"PUT", "/b/k"},
+		{"GET", "/b/k"},
+		{"GET", "/b/k"},
+		{"HEAD", "/b/k"},
+		{"GET", "/b?list-type=2&prefix=topics/"},
+		{"DELETE", "/b/k"},
+		{"POST", "/b?delete"},
+		{"POST", "/b/k?uploads"},
+		{"PUT", "/b/k?partNumber=1&uploadId=u"},
+		{"POST", "/b/k?uploadId=u"},
+		{"GET", "/b?uploads&prefix=x"},
+		{"OPTIONS", "/b"},
 	} {
 		if _, _, err := do(t.Context(), p, r.method, r.path, nil); err != nil {
 			t.Fatal(err)

@@ -31,11 +31,11 @@ func line(tb testing.TB, fs fsys.FS, name string, id tiers.PartitionID) tiers.Of
 	return tiers.NoOffset
 }
 
-// second opens another log on the disk of n.
-func (n *node) second(index int32) *Log {
+// second opens another log, of partition 1, on the disk of n.
+func (n *node) second() *Log {
 	n.t.Helper()
 	m := *n
-	m.index = index
+	m.index = 1
 	l, _, err := Open(m.options())
 	must(n.t, err)
 	return l
@@ -130,7 +130,7 @@ func TestTVC5TwoPartitions(t *testing.T) {
 	faulty := fsys.NewFaulty(mem.New())
 	n := newNode(t, faulty)
 	p := n.open()
-	q := n.second(1)
+	q := n.second()
 	add(t, p, 1, 10)
 	must(t, p.Sync())
 	add(t, q, 1, 5)
@@ -215,7 +215,7 @@ func TestTVC8LowerWriteFails(t *testing.T) {
 		faulty := fsys.NewFaulty(mem.New())
 		n := newNode(t, faulty)
 		l := n.open()
-		other := n.second(1)
+		other := n.second()
 		add(t, l, 1, 5)
 		add(t, l, 2, 5)
 		must(t, l.Sync())
@@ -258,7 +258,7 @@ func TestC7DamagedCheckpoints(t *testing.T) {
 func TestCleanMarkerNamesLogs(t *testing.T) {
 	n := newNode(t, mem.New())
 	n.open()
-	other := n.second(1)
+	other := n.second()
 	add(t, other, 1, 3)
 	must(t, other.Sync())
 	add(t, n.log, 1, 3)

@@ -174,11 +174,11 @@ func (d *Disk) keepReserve() {
 
 // giveReserve removes the reserve if there is no other room to start with.
 func (d *Disk) giveReserve() error {
-	free, _, err := d.fs.Free(d.dir)
-	if err != nil || free >= reserveSize {
-		return nil // not known, or not needed
+	free, _, unknown := d.fs.Free(d.dir)
+	if unknown != nil || free >= reserveSize {
+		return nil
 	}
-	err = d.fs.Remove(path.Join(d.dir, reserveFile))
+	err := d.fs.Remove(path.Join(d.dir, reserveFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		d.out.Warn("the disk is full and there is no reserve: the start may fail for want of room", "dir", d.dir, "free", free)
