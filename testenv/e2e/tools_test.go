@@ -48,7 +48,9 @@ type toolbox struct {
 	path   string
 	env    []string
 	bucket string
-	node   *binary.Process
+
+	options binary.Options
+	node    *binary.Process
 }
 
 // newToolbox starts a node. The bucket's URL is a folder's, or one of the real
@@ -61,9 +63,10 @@ func newToolbox(t testing.TB, driver string) *toolbox {
 		b.bucket = s.URL(driver, "main")
 		b.env = []string{"AWS_ACCESS_KEY_ID=" + s.AccessKey, "AWS_SECRET_ACCESS_KEY=" + s.SecretKey}
 	}
-	b.node = binary.Serve(t, binary.Options{
+	b.options = binary.Options{
 		Path: b.path, Env: b.env, Config: fmt.Sprintf("data_dir: %q\nbucket: %q\n", filepath.Join(t.TempDir(), "data"), b.bucket),
-	})
+	}
+	b.node = binary.Serve(t, b.options)
 	return b
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -220,8 +221,9 @@ func TestCreateWithSettings(t *testing.T) {
 func TestRateShowsAStall(t *testing.T) {
 	const stall = 400 * time.Millisecond
 	c := fake(t)
+	var once sync.Once
 	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
-		wait(t.Context(), time.NewTimer(stall), stall) // once: the server holds the connection up
+		once.Do(func() { wait(t.Context(), time.NewTimer(stall), stall) })
 		return nil, nil, false
 	})
 	o := produceOptions(c.ListenAddrs(), 500)
@@ -269,6 +271,21 @@ func TestProduceInterrupted(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// What is written while a consumer reads is not its business.
+func TestConsumeEndsWhereItBegan(t *testing.T) {
+	r := &reader{left: map[int32]int64{0: 3, 1: 2}}
+	control := kgo.Record{Partition: 1, Offset: 1, Value: []byte("commit"), Attrs: kgo.NewRecordAttrs(kgo.RecordAttrsOpts{Control: true})}
+	for _, rec := range []kgo.Record{
+		{Partition: 0, Offset: 0, Value: []byte("a")}, {Partition: 0, Offset: 2, Value: []byte("bc")}, {Partition: 0, Offset: 3, Value: []byte("late")},
+		{Partition: 1, Offset: 0, Key: []byte("k")}, {Partition: 1, Offset: 2}, control, {Partition: 1, Offset: 3}, {Partition: 2},
+	} {
+		r.take(&rec)
+	}
+	if r.records != 3 || r.bytes != 4 || len(r.left) != 0 {
+		t.Errorf("%d records, %d bytes, %v left", r.records, r.bytes, r.left)
+	}
 }
 
 // Time ends a run, which is no error either.

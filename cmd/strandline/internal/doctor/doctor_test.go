@@ -300,11 +300,13 @@ func TestBucketsThatFail(t *testing.T) {
 
 // Wherever it is interrupted, nothing is left.
 func TestInterrupted(t *testing.T) {
-	for _, key := range []string{"read", "claim", "small-0", "small-7", "large"} {
+	for key, ops := range map[string]memory.Op{
+		"read": memory.OpPut, "claim": memory.OpPut, "small-0": memory.OpPut, "small-1": memory.OpReadAt, "small-7": memory.OpDelete, "large": memory.OpGet,
+	} {
 		b := memory.New()
 		ctx, cancel := context.WithCancel(t.Context())
 		reached := make(chan memory.Call)
-		b.Add(memory.Fault{Ops: memory.OpPut, Key: key, Hold: make(chan struct{}), Reached: reached})
+		b.Add(memory.Fault{Ops: ops, Key: key, Hold: make(chan struct{}), Reached: reached})
 		go func() { <-reached; cancel() }()
 		r := Run(ctx, Options{Syncs: syncs, Loaded: loaded(t), Bucket: b})
 		if !r.Interrupted || r.Count(Failed) > 0 {
