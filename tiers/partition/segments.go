@@ -45,21 +45,32 @@ func (o *Owner) Segments(ctx context.Context) ([]SegmentInfo, error) {
 }
 
 func (s *state) onSegments() []SegmentInfo {
-	v := s.view
-	var out []SegmentInfo
-	remoteAt := make(map[[2]tiers.Offset]int)
-	for row := range s.index.All() {
-		if row.State == tiers.CopyFinished {
-			remoteAt[[2]tiers.Offset{row.Base, row.End}] = len(out)
+	e, onDisk := s.onExplain(), s.local.Segments()
+	twins := make(map[[2]tiers.Offset]*local.Segment, len(onDisk))
+	for i, seg := range onDisk {
+		if !seg.Active {
+			twins[[2]tiers.Offset{seg.Base, seg.Next}] = &onDisk[i]
 		}
-		out = append(out, remoteInfo(row))
 	}
-	for _, seg := range s.local.Segments() {
-		if i, both := remoteAt[[2]tiers.Offset{seg.Base, seg.Next}]; both && !seg.Active {
-			out[i].Tier = "both"
-			continue
+	var out []SegmentInfo
+	both := map[tiers.Offset]bool{}
+	for row := range s.index.All() {
+		info, seg := remoteInfo(row), (*local.Segment)(nil)
+		if row.State == tiers.CopyFinished {
+			seg = twins[[2]tiers.Offset{row.Base, row.End}]
 		}
-		out = append(out, s.localInfo(v, seg))
+		if seg != nil {
+			info.Tier, both[seg.Base] = "both", true
+		}
+		info.Why = s.why(&e, &row, seg)
+		out = append(out, info)
+	}
+	for _, seg := range onDisk {
+		if !both[seg.Base] {
+			info := s.localInfo(s.view, seg)
+			info.Why = s.why(&e, nil, &seg)
+			out = append(out, info)
+		}
 	}
 	slices.SortStableFunc(out, func(a, b SegmentInfo) int { return cmp.Compare(a.Base, b.Base) })
 	return out
