@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/strandline-io/strandline/tiers/batch"
 	"github.com/strandline-io/strandline/tiers/fsys"
 	"github.com/strandline-io/strandline/tiers/local"
+	"github.com/strandline-io/strandline/tiers/plan"
 )
 
 // onDisk is an owner on the machine's disk, with 64 MiB segments.
@@ -185,5 +187,29 @@ func BenchmarkCopy(b *testing.B) {
 			b.Fatal(err)
 		}
 		w.stop()
+	}
+}
+
+// BenchmarkIdlePass is a retention pass over 1,000 segments none of which is due.
+func BenchmarkIdlePass(b *testing.B) {
+	w := newWorld(b)
+	now := time.Now()
+	w.now = func() time.Time { return now }
+	w.config.Retention = keep(func(r *Retention) { r.Total = plan.Limits{Bytes: 1 << 40, Age: time.Hour} })
+	d := w.drive()
+	rows := make([]tiers.RemoteSegment, 1000)
+	for i := range rows {
+		rows[i] = tiers.RemoteSegment{
+			ID: w.newID(), Partition: w.id.ID, Gen: 1, Base: tiers.Offset(10 * i), End: tiers.Offset(10*i + 10), Size: 1 << 20,
+			Epochs: tiers.Lineage{{Epoch: 1, Start: tiers.Offset(10 * i)}}, State: tiers.CopyFinished, MaxTimestamp: now.UnixMilli(), CreatedAt: now,
+		}
+	}
+	if err := d.s.local.Restart(local.Start{At: 10 * 1000, Lineage: tiers.Lineage{{Epoch: 1}}}); err != nil {
+		b.Fatal(err)
+	}
+	d.s.onIndex(rows)
+	b.ReportAllocs()
+	for b.Loop() {
+		d.s.onRetain()
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/strandline-io/strandline/remoteindex"
 	"github.com/strandline-io/strandline/tiers"
 	"github.com/strandline-io/strandline/tiers/plan"
 )
@@ -90,7 +91,12 @@ func (s *state) onRetain() {
 	}
 	now, failed := s.now(), s.retain.failures
 	s.retain.at = now.Add(s.jitter(s.retain.every))
-	p := plan.Retention(s.passFacts(slices.Collect(s.index.All())), now)
+	var p plan.Pass
+	if s.quiet(now) {
+		p = s.onlyLocal(now)
+	} else {
+		p = plan.Retention(s.passFacts(slices.Collect(s.index.All())), now)
+	}
 	s.onHeld(p.Held)
 	s.onFree(p.DropBefore)
 	s.retain.rolled = p.Roll && !s.retain.rolled && s.onRoll() == nil // an error was told; a later pass tries again
@@ -121,10 +127,38 @@ func (s *state) onRetained() {
 // onLook frees what a copy, or a log start that moved, has made free: the part of
 // a pass that costs little. It closes no segment, or a client that trims all that
 // it has read would make a segment of each trim.
-func (s *state) onLook() {
+func (s *state) onLook() { s.onFree(s.onlyLocal(s.now()).DropBefore) }
+
+// onlyLocal decides without the rows: the total limits move nothing.
+func (s *state) onlyLocal(now time.Time) plan.Pass {
 	f := s.passFacts(nil)
 	f.Total.Suspended = true
-	s.onFree(plan.Retention(f, s.now()).DropBefore)
+	return plan.Retention(f, now)
+}
+
+// quiet reports whether the total limits certainly move nothing. That is so nearly
+// always, and spares the walk over all rows.
+func (s *state) quiet(now time.Time) bool {
+	total, _ := s.limits()
+	if total.Bytes >= 0 {
+		_, bytes := s.index.Readable()
+		for _, seg := range s.local.Segments() {
+			bytes += seg.Size
+		}
+		if bytes > total.Bytes {
+			return false
+		}
+	}
+	if total.Age < 0 {
+		return true
+	}
+	l, start, end := s.local.Lineage(), s.local.LogStart(), s.local.LogEnd()
+	for row := range s.index.All() {
+		if row.State == tiers.CopyFinished && remoteindex.Within(row, l, start, end) {
+			return total.Young(row, now) // the oldest
+		}
+	}
+	return false
 }
 
 // passFacts are the facts of now, which the last View need not show yet.

@@ -15,6 +15,13 @@ type Limits struct {
 	Age   time.Duration
 }
 
+// Young reports whether a segment in the bucket is neither due by age nor held by
+// a record from the future.
+func (l Limits) Young(r tiers.RemoteSegment, now time.Time) bool {
+	t := remoteTime(r)
+	return l.Age < 0 || !t.After(now) && now.Sub(t) < l.Age
+}
+
 // DropOldest is the size rule of every tier (R9, R13): how many of the oldest
 // units go so that what stays of total is as near to limit as can be, but never
 // below it.
