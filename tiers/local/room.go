@@ -125,7 +125,8 @@ func (d *Disk) shut(why error) {
 	r := &d.room
 	first := r.seen.Full == nil
 	r.seen.Full = tiers.E(tiers.StorageFailed, "append", d.dir, "%w", why)
-	r.full.Store(&r.seen.Full)
+	full := r.seen.Full // of its own: whoever has loaded it reads it without the lock
+	r.full.Store(&full)
 	if first {
 		d.out.Error("the disk takes no records until there is room: its partitions are read-only", "dir", d.dir, "err", why)
 	}
