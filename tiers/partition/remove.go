@@ -151,14 +151,27 @@ func (s *state) onRows(rows []tiers.RemoteSegment) {
 		case row.State == tiers.CopyStarted && !ours:
 			s.onUndo(row)
 		case row.State == tiers.DeleteStarted:
-			d := doomed{seg: row, reason: s.remove.reasonOf(row.End), phase: marked}
-			if before != nil {
-				if old, ok := before.Get(row.ID); ok && old.State == tiers.CopyFinished {
-					d.since, d.at = s.now(), s.now().Add(s.config.Retention.Delay)
-				}
-			}
-			s.remove.put(d)
+			s.onMarked(row, before)
 		}
+	}
+}
+
+// onMarked takes over a row in DeleteStarted: what an earlier life has left, or the
+// answer to our own wish got lost. Readers may still be on a segment that was
+// readable in the index of before.
+func (s *state) onMarked(row tiers.RemoteSegment, before *remoteindex.Index) {
+	r := &s.remove
+	r.put(doomed{seg: row, reason: r.reasonOf(row.End)})
+	d := r.byID[row.ID]
+	if d.phase != condemned {
+		return
+	}
+	d.phase, d.failures, d.err, d.at, r.dirty = marked, 0, nil, time.Time{}, true
+	if before == nil {
+		return
+	}
+	if old, ok := before.Get(row.ID); ok && old.State == tiers.CopyFinished {
+		d.since, d.at = s.now(), s.now().Add(s.config.Retention.Delay)
 	}
 }
 
@@ -192,7 +205,7 @@ func (s *state) onDoom() {
 			}
 		}
 	}
-	r.drop(func(d *doomed) bool { return d.derived && d.phase == condemned && why[d.seg.ID] == "" })
+	r.drop(func(d *doomed) bool { return d.derived && d.phase == condemned && why[d.seg.ID] == "" }) // pardoned
 }
 
 // onPlanRemove begins the next step for as many segments as can take it.

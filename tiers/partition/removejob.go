@@ -148,6 +148,9 @@ func (r removeDone) on(s *state) {
 	err, first := r.stop, r.stop != nil && q.retry.failures == 0
 	for i, res := range r.results {
 		d := q.byID[r.segs[i].ID]
+		if d == nil || d.phase != r.phase {
+			continue // the rows that were read meanwhile said more
+		}
 		if res.err == nil {
 			done = append(done, d.seg.ID)
 			s.onStep(d, res.noRow)
