@@ -222,6 +222,11 @@ func TestSegmentsCommandExplains(t *testing.T) {
 	if len(x.Segments) != 2 || x.Summary.HighWatermark != 4 || x.Summary.BothBytes != x.Segments[0].Bytes {
 		t.Errorf("%+v", x)
 	}
+	for _, seg := range x.Segments {
+		if seg.Why == "" || !strings.Contains(out, seg.Why) {
+			t.Errorf("no reason for %+v in\n%s", seg, out)
+		}
+	}
 	if plain := decode[[]client.Segment](t, s.must("segments", "orders/0", "--json")); len(plain) != 2 {
 		t.Errorf("%+v", plain)
 	}
