@@ -461,6 +461,7 @@ func TestAppendRefuses(t *testing.T) {
 		"missing bytes":    l.Append(b[:80], headers(b)),
 		"missing headers":  l.Append(b, nil),
 		"out of order":     put(l, b, build(t, plain(3), 5, 1)),
+		"B3: given twice":  put(l, build(t, plain(-1), 4, 2), build(t, plain(-1), 5, 1)),
 		"B7: older epoch":  put(l, old),
 		"far apart":        put(l, b, build(t, plain(3), 1<<40, 1)),
 		"bad control data": put(l, damagedMarker(t, 4)),

@@ -58,6 +58,9 @@ func TestTVC3(t *testing.T) {
 	if l.LogEnd() != 0 || len(l.segs) != 1 || n.rec.TruncatedAt != 0 || n.rec.LostSegments != 1 {
 		t.Errorf("damage above the checkpoint: end %d, %d segments, %+v", l.LogEnd(), len(l.segs), n.rec)
 	}
+	if _, err := n.fs.Stat(n.file(1, logSuffix)); !isNotExist(err) {
+		t.Errorf("the segment behind the damage: %v", err)
+	}
 
 	n = build(true)
 	flipByte(t, n.fs, n.file(0, logSuffix), 70)
