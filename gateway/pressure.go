@@ -17,18 +17,20 @@ const mostLagging = 200
 
 // pressure is a collector of how far copies are behind and what waits for workers.
 type pressure struct {
-	broker                           *broker.Broker
+	lags                             func() []broker.TopicLag
 	pool                             *partition.Pool // nil: no figures of jobs
+	now                              func() time.Time
 	lagBytes, lagSeconds, rest, jobs *prometheus.Desc
 }
 
-func pressureMetrics(b *broker.Broker, pool *partition.Pool) prometheus.Collector {
+func pressureMetrics(lags func() []broker.TopicLag, pool *partition.Pool, now func() time.Time) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("strandline_"+name, help, labels, nil)
 	}
 	return &pressure{
-		broker:     b,
+		lags:       lags,
 		pool:       pool,
+		now:        now,
 		lagBytes:   desc("topic_copy_lag_bytes", "Bytes of closed segments of a topic that are not in the bucket. Topics without any are left out, and so are all but the 200 worst.", "topic"),
 		lagSeconds: desc("topic_copy_lag_seconds", "Age of the oldest closed segment of a topic that is not in the bucket.", "topic"),
 		rest:       desc("topics_copy_lag_unlisted", "Topics that lag and have no series of their own."),
@@ -48,10 +50,10 @@ func (p *pressure) Collect(c chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	lags := p.broker.Lags()
+	lags := p.lags()
 	slices.SortFunc(lags, func(a, b broker.TopicLag) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	listed := lags[:min(len(lags), mostLagging)]
-	now := time.Now()
+	now := p.now()
 	for _, l := range listed {
 		gauge(p.lagBytes, float64(l.Bytes), l.Topic)
 		gauge(p.lagSeconds, max(0, now.Sub(l.Oldest).Seconds()), l.Topic)

@@ -236,7 +236,7 @@ func (n *Node) openBroker(ctx context.Context) error {
 		return err
 	}
 	n.broker = b
-	n.d.Registry.MustRegister(healthMetrics(b, n.d.Version), pressureMetrics(b, n.pool))
+	n.d.Registry.MustRegister(healthMetrics(b, n.d.Version), pressureMetrics(b.Lags, n.pool, n.d.Now))
 	if n.gate != nil {
 		n.gate.Meter().KnowTopics(func(id tiers.TopicID) bool {
 			_, known := b.Catalog().TopicByID(id)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/strandline-io/strandline/gateway/admin/client"
 	"github.com/strandline-io/strandline/gateway/control"
@@ -45,6 +46,9 @@ func (s *Server) partition(ctx context.Context, t control.Topic, p control.Parti
 	}
 	sums := s.o.Broker.SumOf(t, segments)
 	out.LocalBytes, out.RemoteBytes, out.CopyLagBytes = sums.Local, sums.Remote, sums.CopyLag
+	if lag := owner.Lag(); lag.Segments > 0 {
+		out.CopyLagSeconds = max(0, time.Since(lag.Oldest).Seconds())
+	}
 	return out
 }
 

@@ -35,6 +35,9 @@ func TestMain(m *testing.M) { os.Exit(s3srv.Main(m)) }
 
 const patience = time.Minute
 
+// inMemory is the data directory of a node whose disk is in memory.
+const inMemory = "/data"
+
 // site is a node with its disk in memory and a bucket behind a proxy.
 type site struct {
 	t        testing.TB
@@ -51,7 +54,7 @@ func newSite(t testing.TB, driver string, change func(*gateway.Config)) *site {
 	server := s3srv.Start(t)
 	s := &site{t: t, proxy: faultproxy.New(t, server.Endpoint), bucket: server.Bucket(t), fs: mem.New()}
 	c := gateway.DefaultConfig()
-	c.DataDir, c.DiskMinFree = "/data", 0
+	c.DataDir, c.DiskMinFree = inMemory, 0
 	behind := s.bucket
 	behind.Endpoint = s.proxy.URL
 	c.Bucket = behind.URL(driver, "p")
@@ -69,7 +72,11 @@ func newSite(t testing.TB, driver string, change func(*gateway.Config)) *site {
 func (s *site) up() {
 	s.t.Helper()
 	s.registry = prometheus.NewRegistry()
-	n, err := gateway.Start(s.t.Context(), s.config, gateway.Deps{FS: s.fs, Log: hclog.NewNullLogger(), Registry: s.registry})
+	d := gateway.Deps{FS: s.fs, Log: hclog.NewNullLogger(), Registry: s.registry}
+	if s.config.DataDir != inMemory {
+		d.FS = nil // a real disk
+	}
+	n, err := gateway.Start(s.t.Context(), s.config, d)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -337,7 +344,7 @@ func (s *site) read(topic string, end tiers.Offset) {
 	}
 }
 
-// TestLimitsOverTheWire: limits of the configuration hold, PATCH /v1/limits changes
+// TestReport132LimitsOfANode: limits of the configuration hold, PATCH /v1/limits changes
 // them for what is under way, and the lag shows meanwhile (report 132).
 func TestReport132LimitsOfANode(t *testing.T) {
 	s := newSite(t, "s3", func(c *gateway.Config) { c.Limits.UploadBytes = 4 << 10 })
@@ -400,7 +407,7 @@ func (s *site) series(name string) map[string]float64 {
 // at 20 MB a second.
 func BenchmarkReport132ProduceUnderUploads(b *testing.B) {
 	const partitions, segment = 50, 1 << 20
-	s := newSite(b, "s3", func(c *gateway.Config) { c.Limits.UploadBytes = 20_000_000 })
+	s := newSite(b, "s3", func(c *gateway.Config) { c.DataDir, c.Limits.UploadBytes = b.TempDir(), 20_000_000 })
 	s.topic("busy", partitions, nil)
 	s.topic("timed", 1, map[string]string{"remote.storage.enable": "false"})
 	timed, one := s.owner("timed", 0), records(b, 1, 1<<10)
@@ -417,7 +424,7 @@ func BenchmarkReport132ProduceUnderUploads(b *testing.B) {
 		return took
 	}
 	p99 := func(d []time.Duration) float64 { return float64(d[len(d)*99/100].Microseconds()) }
-	big := records(b, 16, segment/16)
+	big := records(b, 16, segment/16-64)
 	for b.Loop() {
 		idle := measure(5000, func() bool { return false })
 		for i := range partitions {

@@ -56,11 +56,12 @@ type Partition struct {
 	HighWatermark int64 `json:"high_watermark"`
 	LogEnd        int64 `json:"log_end"`
 
-	LocalSegments  int   `json:"local_segments"`
-	LocalBytes     int64 `json:"local_bytes"`
-	RemoteSegments int   `json:"remote_segments"`
-	RemoteBytes    int64 `json:"remote_bytes"`
-	CopyLagBytes   int64 `json:"copy_lag_bytes"` // closed segments that are not in the bucket and should be
+	LocalSegments  int     `json:"local_segments"`
+	LocalBytes     int64   `json:"local_bytes"`
+	RemoteSegments int     `json:"remote_segments"`
+	RemoteBytes    int64   `json:"remote_bytes"`
+	CopyLagBytes   int64   `json:"copy_lag_bytes"`   // closed segments that are not in the bucket and should be
+	CopyLagSeconds float64 `json:"copy_lag_seconds"` // age of the oldest of them
 }
 
 // Segment is a segment in one or both tiers.
