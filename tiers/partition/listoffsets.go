@@ -70,13 +70,6 @@ func (o *Owner) listUnder(ctx context.Context, v *View, ts int64, iso Isolation,
 }
 
 func (o *Owner) lookUp(ctx context.Context, v *View, ts int64, iso Isolation) (OffsetAt, error) {
-	if ts >= 0 || ts == MaxTimestamp {
-		done, err := o.deps.Disk.Scan(ctx)
-		if err != nil {
-			return nowhere(), err
-		}
-		defer done()
-	}
 	switch {
 	case ts >= 0:
 		return o.findTime(ctx, v, ts, v.readable(iso))
@@ -139,6 +132,11 @@ func (o *Owner) findTime(ctx context.Context, v *View, ts int64, end tiers.Offse
 			return found, nil
 		}
 	}
+	done, err := o.deps.Disk.Scan(ctx)
+	if err != nil {
+		return nowhere(), err
+	}
+	defer done()
 	off, at, ok, err := v.files.FindTime(ts, max(v.LogStart, v.LocalLogStart), end)
 	if err != nil || !ok {
 		return nowhere(), o.searchFailed(err)
@@ -160,7 +158,7 @@ func (o *Owner) searchFailed(err error) error {
 // findNewest is the first record that carries the newest timestamp of all tiers
 // (report 082).
 func (o *Owner) findNewest(ctx context.Context, v *View, end tiers.Offset) (OffsetAt, error) {
-	best, err := o.newestOnDisk(v, end)
+	best, err := o.newestOnDisk(ctx, v, end)
 	if err != nil {
 		return nowhere(), err
 	}
@@ -186,7 +184,12 @@ func (o *Owner) findNewest(ctx context.Context, v *View, end tiers.Offset) (Offs
 	return best, nil
 }
 
-func (o *Owner) newestOnDisk(v *View, end tiers.Offset) (OffsetAt, error) {
+func (o *Owner) newestOnDisk(ctx context.Context, v *View, end tiers.Offset) (OffsetAt, error) {
+	done, err := o.deps.Disk.Scan(ctx)
+	if err != nil {
+		return nowhere(), err
+	}
+	defer done()
 	off, at, ok, err := v.files.MaxTimestamp(max(v.LogStart, v.LocalLogStart), end)
 	if err != nil || !ok {
 		return nowhere(), o.searchFailed(err)
@@ -260,12 +263,19 @@ func (s remoteSegment) batches(ctx context.Context, from, end tiers.Offset, want
 	return err
 }
 
-// records calls f for the records of one batch; more is false once f said so.
+// records calls f for the records of one batch; more is false once f said so. The
+// right to decompress is taken once the batch is there: nobody who looks something
+// up on disk waits for the bucket.
 func (s remoteSegment) records(ctx context.Context, dec *batch.Decoder, pos int64, h batch.Header, f func(batch.Record) bool) (more bool, err error) {
 	b := make([]byte, h.Size())
 	if err = s.fill(ctx, b, pos); err != nil {
 		return false, err
 	}
+	done, err := s.disk.Scan(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer done()
 	more = true
 	err = dec.Records(b, func(r batch.Record) bool {
 		more = f(r)

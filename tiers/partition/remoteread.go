@@ -96,11 +96,12 @@ type remoteSegment struct {
 	seg    tiers.RemoteSegment
 	meta   *remote.SegmentMeta
 	place  string
+	disk   *local.Disk
 	follow remote.Following // of a reader that goes on; nil for look-ups
 }
 
 func (o *Owner) openSegment(ctx context.Context, seg tiers.RemoteSegment) (remoteSegment, error) {
-	s := remoteSegment{cache: o.deps.Cache, seg: seg, place: o.place}
+	s := remoteSegment{cache: o.deps.Cache, seg: seg, place: o.place, disk: o.deps.Disk}
 	if s.cache == nil {
 		return s, tiers.E(tiers.RemoteUnavailable, "read", o.place, "offset %d is in the bucket and this node was started without one", seg.Base)
 	}
