@@ -23,7 +23,11 @@ type moment struct {
 	start  tiers.Offset // log start that was acknowledged
 	bucket *memory.Bucket
 	rows   map[tiers.SegmentID]tiers.RemoteSegment
+
+	remembered tiers.Offset // log start in the control plane
 }
+
+func (m moment) rowsLeft() map[tiers.SegmentID]tiers.RemoteSegment { return maps.Clone(m.rows) }
 
 // recorder takes a moment after each operation.
 type recorder struct {
@@ -37,6 +41,7 @@ type recorder struct {
 func (r *recorder) take(after string) {
 	r.moments = append(r.moments, moment{
 		after: after, acked: r.acked, sent: r.sent, start: r.start, bucket: r.w.bucket.Clone(), rows: maps.Clone(r.w.rows.byID),
+		remembered: r.w.rows.start,
 		left: map[string]*mem.FS{
 			"power loss, least": r.w.fs.SyncedCopy(),
 			"power loss, mixed": r.w.fs.CrashCopy(uint64(len(r.moments))),
@@ -86,7 +91,7 @@ func record(t *testing.T, ack Ack) *recorder {
 func (m moment) resume(t *testing.T, w *world, left *mem.FS, lossy bool) {
 	t.Helper()
 	w.fs, w.files, w.bucket = left, left, m.bucket.Clone()
-	w.rows.byID = maps.Clone(m.rows)
+	w.rows.byID = m.rowsLeft()
 	w.id.Epoch = 2
 	w.start()
 	d := w.drive()

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/strandline-io/strandline/tiers"
 )
 
@@ -55,4 +57,82 @@ func TestRetentionPass(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}
+}
+
+// Whatever the facts are, each offset that was in a tier and is at or above the
+// published log start is in one afterwards, and the log start passes nothing that
+// is not in a tier, or not due.
+func TestNoPassLosesAnOffset(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := drawBoth(t)
+		now := noon()
+		p := Retention(f, now)
+		segs, start := f.Total.Local, f.Total.Floor
+		if p.DropBefore > max(start, f.RemoteEnd) && p.DropBefore > segs[0].Base {
+			t.Fatalf("drops below %d: the log starts at %d, the bucket ends at %d", p.DropBefore, start, f.RemoteEnd)
+		}
+		if !f.Copied && p.DropBefore > start && p.DropBefore > segs[0].Base {
+			t.Fatalf("nothing is copied, and what is above the log start %d goes: %d", start, p.DropBefore)
+		}
+		if p.LogStart < start || p.LogStart > f.HighWatermark && p.LogStart > start {
+			t.Fatalf("the log start goes from %d to %d, the high watermark is %d", start, p.LogStart, f.HighWatermark)
+		}
+		if f.Total.Suspended && p.LogStart != start {
+			t.Fatal("the log start moves although the rows are not known")
+		}
+		for _, s := range segs {
+			covered := s.Next <= f.RemoteEnd
+			if f.Copied && !covered && s.Next > start && s.Base < p.LogStart && s.Base >= f.RemoteEnd {
+				t.Fatalf("[%d,%d) is not in the bucket, and the log start passes it: %d", s.Base, s.Next, p.LogStart)
+			}
+		}
+		if f.Total.Limits == none() && p.LogStart != start {
+			t.Fatal("no limit, and the log start moves")
+		}
+	})
+}
+
+// drawBoth is a log in both tiers: rows up to RemoteEnd without a hole, the disk
+// from somewhere in there on.
+func drawBoth(t *rapid.T) PassFacts {
+	f := PassFacts{Total: TotalFacts{Lineage: lin(0, 0), Copying: tiers.NoOffset}}
+	age := func() int64 {
+		return noon().Add(-time.Duration(rapid.IntRange(-5, 100).Draw(t, "age")) * time.Minute).UnixMilli()
+	}
+	borders := []tiers.Offset{0}
+	for range rapid.IntRange(1, 7).Draw(t, "segments") {
+		borders = append(borders, borders[len(borders)-1]+tiers.Offset(rapid.IntRange(1, 9).Draw(t, "len")))
+	}
+	last := len(borders) - 1
+	rows := rapid.IntRange(0, last).Draw(t, "rows")
+	for i := range rows {
+		r := remote(i+1, borders[i], borders[i+1]-1, lin(0, int64(borders[i])))
+		r.MaxTimestamp = age()
+		f.Total.Rows = append(f.Total.Rows, r)
+	}
+	f.RemoteEnd = borders[rows]
+	for i := rapid.IntRange(0, rows).Draw(t, "on disk from"); i < last; i++ {
+		s := LocalSegment{Base: borders[i], Next: borders[i+1], Size: int64(rapid.IntRange(1, 200).Draw(t, "size")), MaxTimestamp: age(), Modified: noon()}
+		f.Total.Local = append(f.Total.Local, s)
+	}
+	end := borders[last]
+	active := LocalSegment{Base: end, Next: end + tiers.Offset(rapid.IntRange(0, 5).Draw(t, "active")), MaxTimestamp: age(), Modified: noon(), Active: true}
+	active.Size = int64(active.Next - active.Base)
+	f.Total.Local = append(f.Total.Local, active)
+	f.Total.LogEnd = active.Next
+	f.HighWatermark = tiers.Offset(rapid.Int64Range(int64(f.RemoteEnd), int64(active.Next)).Draw(t, "high watermark"))
+	f.Total.Floor = tiers.Offset(rapid.Int64Range(0, int64(f.HighWatermark)).Draw(t, "log start"))
+	f.Total.Lineage = lin(0, int64(f.Total.Floor))
+	f.RemoteEnd = max(f.RemoteEnd, f.Total.Floor)
+	limits := func(name string) Limits {
+		return Limits{rapid.Int64Range(-1, 900).Draw(t, name+" bytes"), time.Duration(rapid.IntRange(-1, 90).Draw(t, name+" minutes")) * time.Minute}
+	}
+	f.Total.Limits, f.Local = limits("total"), limits("local")
+	for _, l := range []*Limits{&f.Total.Limits, &f.Local} {
+		if l.Age < 0 {
+			l.Age = Forever
+		}
+	}
+	f.Copied, f.Total.Suspended = rapid.Bool().Draw(t, "copied"), rapid.IntRange(0, 4).Draw(t, "suspended") == 0
+	return f
 }
