@@ -154,6 +154,11 @@ func TestChangesThatDeleteAreTold(t *testing.T) {
 	wantProblem(t, "not a number", err, http.StatusBadRequest, "not a whole number")
 	_, err = r.client.CheckConfigs(t.Context(), "orders", map[string]*string{"remote.storage.enable": new("false")})
 	wantProblem(t, "switch off", err, http.StatusBadRequest, "0 offsets in 0 segments of 0 bytes", "remote.log.copy.disable=true", "remote.log.delete.on.disable=true")
+	// Everything is on disk as well: no record goes, and the objects do.
+	off, err := r.client.CheckConfigs(t.Context(), "orders", map[string]*string{"remote.storage.enable": new("false"), "remote.log.delete.on.disable": new("true")})
+	if err != nil || len(off) != 1 || off[0].NewLogStart != 0 || off[0].Segments != 0 || off[0].LocalBytes != 0 || off[0].RemoteBytes == 0 {
+		t.Errorf("switch off and delete: %+v, %v", off, err)
+	}
 	if configs, err := r.client.Configs(t.Context(), "orders"); err != nil || configOf(configs, "retention.ms") != "-1" || configOf(configs, "segment.bytes") != "1073741824" {
 		t.Errorf("a check changed something: %+v, %v", configs, err)
 	}
