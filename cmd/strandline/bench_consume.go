@@ -16,7 +16,7 @@ type consumeFlags struct {
 
 func (f *consumeFlags) add(c *cobra.Command) {
 	f.benchFlags.add(c)
-	f.fetch, f.partition = 50<<20, 4<<20
+	f.fetch, f.partition = 50<<20, 1<<20 // the defaults of Kafka's own consumer
 	fs := c.Flags()
 	fs.Var(&f.fetch, "fetch-bytes", "largest answer to a fetch")
 	fs.Var(&f.partition, "partition-bytes", "most of one partition in an answer")
