@@ -61,7 +61,7 @@ func (f *benchFlags) add(c *cobra.Command) {
 
 func (f *benchFlags) target() (bench.Target, error) {
 	t := bench.Target{Topic: f.topic, Admin: f.admin}
-	for _, b := range strings.Split(f.brokers, ",") {
+	for b := range strings.SplitSeq(f.brokers, ",") {
 		if b = strings.TrimSpace(b); b != "" {
 			t.Brokers = append(t.Brokers, b)
 		}

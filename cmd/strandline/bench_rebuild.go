@@ -79,5 +79,5 @@ func ownPrefix(bucket, work string) (string, error) {
 		u.Path = strings.TrimSuffix(u.Path, "/") + "/" + own
 		return u.String(), nil
 	}
-	return "", fmt.Errorf("--bucket %s: use dir:/path or s3://BUCKET/PREFIX?...", bucket)
+	return "", fmt.Errorf("--bucket %s: use a URL such as dir:/path or s3://BUCKET/PREFIX", bucket)
 }

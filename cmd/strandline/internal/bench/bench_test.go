@@ -87,6 +87,7 @@ func ends(t *testing.T, brokers []string, topic string) int64 {
 // What is produced is counted, timed, and there; what is consumed is all of it.
 func TestProduceAndConsume(t *testing.T) {
 	servers(t, func(t *testing.T, brokers []string) {
+		t.Helper()
 		for _, change := range []func(*ProduceOptions){
 			func(*ProduceOptions) {},
 			func(o *ProduceOptions) { o.Clients = 3 },
@@ -123,6 +124,7 @@ func TestProduceAndConsume(t *testing.T) {
 // Limits of a consumer end it early, without an error.
 func TestConsumeLimits(t *testing.T) {
 	servers(t, func(t *testing.T, brokers []string) {
+		t.Helper()
 		o := produceOptions(brokers, 2000)
 		o.BatchBytes = 2 << 10
 		mustProduce(t, o)
@@ -143,6 +145,7 @@ func TestConsumeLimits(t *testing.T) {
 // asked.
 func TestRefusals(t *testing.T) {
 	servers(t, func(t *testing.T, brokers []string) {
+		t.Helper()
 		o := produceOptions(brokers, 10)
 		o.Create = false
 		if _, err := Produce(t.Context(), o); !errors.Is(err, kerr.UnknownTopicOrPartition) || !strings.Contains(err.Error(), "--create") {
@@ -182,6 +185,7 @@ func TestRefusals(t *testing.T) {
 // one with a benchmark's name that was there before.
 func TestCleanup(t *testing.T) {
 	servers(t, func(t *testing.T, brokers []string) {
+		t.Helper()
 		o := produceOptions(brokers, 10)
 		o.Topic, o.Cleanup = "made", true
 		mustProduce(t, o)
@@ -244,6 +248,7 @@ func TestRateShowsAStall(t *testing.T) {
 // An interrupt reports what was acknowledged, and that is what is in the log.
 func TestProduceInterrupted(t *testing.T) {
 	servers(t, func(t *testing.T, brokers []string) {
+		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		o := produceOptions(brokers, 0)
 		o.Duration = time.Hour
@@ -278,8 +283,14 @@ func TestConsumeEndsWhereItBegan(t *testing.T) {
 	r := &reader{left: map[int32]int64{0: 3, 1: 2}}
 	control := kgo.Record{Partition: 1, Offset: 1, Value: []byte("commit"), Attrs: kgo.NewRecordAttrs(kgo.RecordAttrsOpts{Control: true})}
 	for _, rec := range []kgo.Record{
-		{Partition: 0, Offset: 0, Value: []byte("a")}, {Partition: 0, Offset: 2, Value: []byte("bc")}, {Partition: 0, Offset: 3, Value: []byte("late")},
-		{Partition: 1, Offset: 0, Key: []byte("k")}, {Partition: 1, Offset: 2}, control, {Partition: 1, Offset: 3}, {Partition: 2},
+		{Partition: 0, Offset: 0, Value: []byte("a")},
+		{Partition: 0, Offset: 2, Value: []byte("bc")},
+		{Partition: 0, Offset: 3, Value: []byte("late")},
+		{Partition: 1, Offset: 0, Key: []byte("k")},
+		{Partition: 1, Offset: 2},
+		control,
+		{Partition: 1, Offset: 3},
+		{Partition: 2},
 	} {
 		r.take(&rec)
 	}

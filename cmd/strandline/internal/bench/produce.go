@@ -255,7 +255,7 @@ func (s *sender) send(ctx context.Context) error {
 		}
 		s.one(life, buf, due)
 	}
-	bounded, cancel := context.WithTimeout(life, s.patience(ctx))
+	bounded, cancel := context.WithTimeout(life, patience(ctx))
 	defer cancel()
 	err := s.client.Flush(bounded)
 	if err != nil {
@@ -265,7 +265,7 @@ func (s *sender) send(ctx context.Context) error {
 }
 
 // patience is how long what was sent is waited for.
-func (s *sender) patience(ctx context.Context) time.Duration {
+func patience(ctx context.Context) time.Duration {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return grace
 	}

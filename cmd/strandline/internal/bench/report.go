@@ -41,8 +41,8 @@ type Report struct {
 	Notes       []string `json:"notes,omitempty"`
 }
 
-func (r *Report) note(format string, args ...any) {
-	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+func (r *Report) note(text string) {
+	r.Notes = append(r.Notes, text)
 }
 
 // WriteTo prints the report for people.
