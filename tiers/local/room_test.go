@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -330,5 +331,29 @@ func TestDoubtEndsWithAGoodOpen(t *testing.T) {
 		t.Errorf("end %d after a clean close", l.LogEnd())
 	}
 	n.log = l
+	n.close()
+}
+
+// TestFullIsReadWithoutALock while the disk changes its mind: of use under the race
+// detector.
+func TestFullIsReadWithoutALock(t *testing.T) {
+	n := newNode(t, mem.New())
+	n.open()
+	n.disk.KeepFree(1000)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 2000 {
+				if err := n.disk.Full(); err != nil && !errors.Is(err, ErrFull) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 500 {
+		n.disk.noRoom(syscall.ENOSPC)
+		n.disk.CheckRoom()
+	}
+	wg.Wait()
 	n.close()
 }
