@@ -154,3 +154,29 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 		})
 	}
 }
+
+// TestLaneWaitsForRetryAfter: others wait too for as long as the store asked one of
+// them to, and do not take that for a store that hangs.
+func TestLaneWaitsForRetryAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, g, gated := gatedBucket(remote.Limits{})
+		b := remote.WithRetry(gated, remote.RetryOptions{Attempts: 1, CallTimeout: 20 * time.Second})
+		m.Add(memory.Fault{Ops: memory.OpPut, Err: remote.RetryAfter(fmt.Errorf("busy: %w", remote.ErrThrottled), 50*time.Second)})
+		start := time.Now()
+		if err := putSize(t.Context(), gated, dataKey(1, 1), 1); err == nil {
+			t.Fatal("the store was not busy")
+		}
+		if l := lane(g, "writes"); l.Pause != 50*time.Second {
+			t.Errorf("%+v", l)
+		}
+		must(t, b.Delete(t.Context(), dataKey(1, 1))) // has a lane of its own
+		if took := time.Since(start); took != 0 {
+			t.Errorf("a deletion waited %s", took)
+		}
+		must(t, putSize(t.Context(), b, dataKey(1, 2), 1))
+		if took := time.Since(start); took < 50*time.Second || took > 51*time.Second {
+			t.Errorf("it waited %s", took)
+		}
+	})
+}

@@ -488,3 +488,21 @@ func TestReport137CancelledWaiters(t *testing.T) {
 		must(t, putSize(t.Context(), b, dataKey(1, 1), 1<<20))
 	})
 }
+
+// TestWaitersSeeTheNewRate at once, and not when the old one lets them go.
+func TestWaitersSeeTheNewRate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, g, b := gatedBucket(remote.Limits{WriteRequests: 1})
+		must(t, putSize(t.Context(), b, dataKey(1, 1), 1))
+		done := make(chan error)
+		start := time.Now()
+		go func() { done <- putSize(t.Context(), b, dataKey(1, 2), 1) }()
+		time.Sleep(100 * time.Millisecond)
+		g.SetLimits(remote.Limits{})
+		must(t, <-done)
+		if took := time.Since(start); took != 100*time.Millisecond {
+			t.Errorf("it waited %s", took)
+		}
+	})
+}
