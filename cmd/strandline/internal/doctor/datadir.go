@@ -26,6 +26,8 @@ const (
 	lowParts  = 10
 	lowInodes = 100_000 // a segment takes four
 
+	cacheFolder = "cache" // in the data directory, unless cache.dir names another
+
 	syncTime  = 5 * time.Second // at most, for each size
 	syncCount = 200             // and so many, unless the options say otherwise
 )
@@ -70,7 +72,7 @@ func (e *exam) contents(dir string, st fs.FileInfo) Check {
 	partitions, control := 0, false
 	for _, d := range entries {
 		control = control || d.Name() == gateway.ControlFile
-		if d.IsDir() && d.Name() != "lost+found" && !strings.HasPrefix(d.Name(), ".") && d.Name() != "cache" {
+		if d.IsDir() && d.Name() != "lost+found" && !strings.HasPrefix(d.Name(), ".") && d.Name() != cacheFolder {
 			partitions++
 		}
 	}
@@ -101,11 +103,44 @@ func (e *exam) disk(ctx context.Context, dir string) []Check {
 	if left, known := freeInodes(dir); known {
 		checks = append(checks, judgeInodes(left))
 	}
+	checks = append(checks, e.cacheDisk(path.Clean(e.c.DataDir))...)
 	small, large, err := e.syncs(ctx, dir)
 	if err != nil {
 		return append(checks, syncFailed(dir, err))
 	}
 	return append(checks, judgeSyncs(small, large))
+}
+
+// cacheDisk checks that what the cache may take on disk is there.
+func (e *exam) cacheDisk(dataDir string) []Check {
+	want := e.c.CacheDiskBytes
+	if want == 0 {
+		return nil
+	}
+	dir := e.c.CacheDir
+	if dir == "" {
+		dir = path.Join(dataDir, cacheFolder)
+	}
+	if _, err := e.fs.Stat(dir); err != nil {
+		dir = e.existing(dir)
+	}
+	free, _, err := e.fs.Free(dir)
+	if err != nil {
+		return []Check{skip("cache.disk", "%v", err)}
+	}
+	return []Check{judgeCacheDisk(free, want, e.c.CacheDir == "")}
+}
+
+func judgeCacheDisk(free, want int64, shared bool) Check {
+	c := ok("cache.disk", "cache.disk_bytes = %s, %s free", human(want), human(free))
+	c.Values = map[string]float64{"free_bytes": float64(free), "wanted_bytes": float64(want)}
+	switch {
+	case want > free:
+		return c.warn("lower cache.disk_bytes, unless the cache has filled already: it may take more than there is")
+	case shared && free-want < lowSpace:
+		return c.warn("it shares the disk with the data directory and may leave it less than %s: lower cache.disk_bytes, or give cache.dir a disk of its own", human(lowSpace))
+	}
+	return c
 }
 
 // judgeFileSystem knows the file systems that do not keep what they promise.

@@ -150,6 +150,14 @@ func TestNextToANode(t *testing.T) {
 	before := tree(t, folders(l)...)
 	r = Run(t.Context(), Options{Syncs: syncs, Loaded: l})
 	want(t, r, "bucket.claim", OK, "was released")
+	for _, c := range r.Checks {
+		if c.Name == "cache.disk" {
+			t.Errorf("there is no disk cache: %+v", c)
+		}
+	}
+	cached := *l
+	cached.CacheDiskBytes = 1 << 60
+	want(t, Run(t.Context(), Options{Syncs: syncs, Loaded: &cached}), "cache.disk", Warn, "lower cache.disk_bytes")
 	want(t, r, "data_dir", OK, "0 partitions")
 	want(t, r, "kafka.listen", OK, "free")
 	if r.Count(Failed) > 0 || r.Running {

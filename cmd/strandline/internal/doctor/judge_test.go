@@ -62,6 +62,11 @@ func TestJudgements(t *testing.T) {
 		{"inodes: enough", judgeInodes(lowInodes), OK, ""},
 		{"inodes: few", judgeInodes(lowInodes - 1), Warn, "segment.bytes"},
 
+		{"cache: fits", judgeCacheDisk(100<<30, 10<<30, true), OK, "10.0 GiB"},
+		{"cache: leaves little", judgeCacheDisk(12<<30, 10<<30, true), Warn, "cache.dir"},
+		{"cache: leaves little of its own disk", judgeCacheDisk(12<<30, 10<<30, false), OK, ""},
+		{"cache: too large", judgeCacheDisk(9<<30, 10<<30, false), Warn, "cache.disk_bytes"},
+
 		{"sync: fast", judgeSyncs(all(200*time.Microsecond), all(400*time.Microsecond)), OK, "200µs"},
 		{"sync: a lie", judgeSyncs(all(2*time.Microsecond), all(9*time.Microsecond)), Warn, "power cut"},
 		{"sync: slow", judgeSyncs(all(9*time.Millisecond), all(21*time.Millisecond)), Warn, "slow"},

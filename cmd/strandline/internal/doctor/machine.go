@@ -46,7 +46,7 @@ func judgeFiles(limit uint64, connections int64) Check {
 
 // memoryWanted is what a node may take by its configuration, in bytes.
 func memoryWanted(c gateway.Config) int64 {
-	return baseMemory + c.CacheBytes + c.CacheMetaBytes + c.Kafka.InFlightRequestBytes + c.Kafka.InFlightResponseBytes
+	return baseMemory + c.CacheBytes + c.Kafka.InFlightRequestBytes + c.Kafka.InFlightResponseBytes
 }
 
 // judgeMemory compares the limit, 0 if it is not known, with what is wanted.
