@@ -185,7 +185,7 @@ func TestReport047AfterAReload(t *testing.T) {
 	d.run("remove.mark")
 	d.step(func(s *state) { s.indexOld = true })
 	d.run("index.reload")
-	d.runAll()
+	d.later(&clock, 10*time.Second) // the pause after the failure is over
 	if len(w.bucket.Keys("")) != 4 {
 		t.Fatal("objects went under readers")
 	}

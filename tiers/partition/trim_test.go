@@ -39,11 +39,16 @@ func TestB2DeleteRecords(t *testing.T) {
 	w := newWorld(t)
 	d := w.drive()
 	d.fill(10)
-	if a := <-d.ask(11); tiers.KindOf(a.err) != tiers.OffsetOutOfRange || len(d.jobs) != 0 {
-		t.Fatal(a)
-	}
-	if a := <-d.ask(-2); tiers.KindOf(a.err) != tiers.InvalidRequest {
-		t.Fatal(a)
+	for to, kind := range map[tiers.Offset]tiers.Kind{11: tiers.OffsetOutOfRange, -2: tiers.InvalidRequest} {
+		select {
+		case a := <-d.ask(to):
+			wantKind(t, a.err, kind)
+		default:
+			t.Fatalf("%d was taken", to)
+		}
+		if len(d.jobs) != 0 {
+			t.Fatal(d.points())
+		}
 	}
 	for _, c := range []struct{ to, want tiers.Offset }{{0, 0}, {4, 4}, {3, 4}, {4, 4}, {tiers.NoOffset, 10}, {10, 10}} {
 		if got := d.trim(c.to); got != c.want || d.View().LogStart != c.want || w.rows.start != c.want {
