@@ -118,6 +118,36 @@ func TestReport089OneLargeBatchPerFetch(t *testing.T) {
 	}
 }
 
+// TestColdReadsReserveWhatTheyMayGive: reads from the bucket that run together take
+// no more memory than the answer may have.
+func TestColdReadsReserveWhatTheyMayGive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Limits{})
+		defer r.stop()
+		parts, size := mixed(t, r, maxColds, 10, 1000, func(int) bool { return true })
+		for i := range parts {
+			r.node.log(t, "known", int32(i)).bucket = make(chan struct{})
+		}
+		c := r.pipe()
+		defer c.nc.Close()
+		req := fetchOf(12, parts...)
+		req.MaxBytes = int32(3 * size)
+		answered := make(chan *kmsg.FetchResponse)
+		go func() { answered <- ask[*kmsg.FetchResponse](c, req) }()
+		synctest.Wait()
+		rest := int64(r.srv.lim.InFlightResponseBytes) - int64(req.MaxBytes)
+		if !r.srv.responses.TryAcquire(rest) {
+			t.Error("more is reserved than the answer may have")
+		} else {
+			r.srv.responses.Release(rest)
+		}
+		<-answered
+		c.nc.Close()
+		synctest.Wait()
+		r.balanced()
+	})
+}
+
 // TestSlowBucketKeepsNoRoomFromOthers: what a partition in a slow bucket was
 // promised and does not use goes to those that wait behind it.
 func TestSlowBucketKeepsNoRoomFromOthers(t *testing.T) {

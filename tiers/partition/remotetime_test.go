@@ -71,6 +71,7 @@ func TestReport123LookUpsByTimeAreSmall(t *testing.T) {
 		if err != nil || at.Offset != tiers.Offset(want) || at.Timestamp != 1000*want {
 			t.Fatalf("%+v, %v, want %d", at, err, want)
 		}
+		w.cache.Close() // waits for what is under way, if anything is
 		metas, bytes := 0, int64(0)
 		for _, c := range w.bucket.Calls(memory.OpRead, "")[before:] {
 			if strings.HasSuffix(c.Key, ".meta") {
@@ -155,6 +156,11 @@ func TestReadsFromTheBucketCostTheirBytes(t *testing.T) {
 	r := read(0)
 	for r.From < d.View().LocalLogStart {
 		res := mustRead(t, d.Owner, r)
+		if r.From == 0 {
+			if calls := w.bucket.Calls(memory.OpGet, ".log"); len(calls) != 1 || calls[0].Len < int64(r.MaxBytes) {
+				t.Errorf("the first read took %+v", calls)
+			}
+		}
 		next := nextAfter(res.Records, -1)
 		if next <= r.From {
 			t.Fatalf("no progress at %d", r.From)

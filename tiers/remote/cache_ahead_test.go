@@ -335,6 +335,9 @@ func TestManyReadersOnASmallCache(t *testing.T) {
 				wg.Wait()
 				gets, bytes := z.asked()
 				t.Logf("%d requests, %.2f times the bytes, %v", len(gets), float64(bytes)/(readers*size), time.Since(start))
+				if took := time.Since(start); took > 10*time.Second { // 16 requests of 25 ms at a time need 1.2 s
+					t.Errorf("it took %v", took)
+				}
 				if ideal := readers * size / remote.ChunkSize; len(gets) > ideal*3/2 {
 					t.Errorf("%d requests, one per chunk would be %d", len(gets), ideal)
 				}
@@ -447,8 +450,85 @@ func TestReadAheadLeavesPlaces(t *testing.T) {
 	})
 }
 
-// What was fetched ahead is promoted once a reader waits for it.
+// What is queued to be fetched ahead goes before, once a reader waits for it.
 func TestReadAheadIsPromoted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		z := &zeros{Bucket: memory.New()}
+		c := remote.NewCache(z, remote.CacheOptions{Concurrency: 4})
+		defer c.Close()
+		buf := make([]byte, 1<<20)
+		read := func(seg tiers.RemoteSegment, off int64) {
+			t.Helper()
+			_, err := c.ReadOn(t.Context(), seg, buf, off<<20, nil)
+			must(t, err)
+		}
+		var segs []tiers.RemoteSegment
+		for i := range int32(4) {
+			segs = append(segs, z.segments(t, i, 1, 64<<20)[0])
+			for off := range int64(3) {
+				read(segs[i], off)
+				synctest.Wait()
+			}
+		}
+		z.slow(time.Minute)
+		for _, seg := range segs {
+			read(seg, 3) // it is there, and has more fetched
+		}
+		synctest.Wait()
+		_, there := z.asked()
+		start := time.Now()
+		for off := int64(4); time.Since(start) == 0; off++ {
+			read(segs[3], off)
+		}
+		if took := time.Since(start); took != time.Minute {
+			t.Errorf("the reader waited for %v, %d bytes had been asked for", took, there)
+		}
+	})
+}
+
+// With many readers no window takes more than its share.
+func TestWindowsShareTheMemory(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const readers, limit = 8, 12 << 20
+		z := &zeros{Bucket: memory.New()}
+		c := remote.NewCache(z, remote.CacheOptions{Bytes: limit + 1<<20, MetaBytes: 1 << 20})
+		defer c.Close()
+		var segs []tiers.RemoteSegment
+		for i := range int32(readers) {
+			segs = append(segs, z.segments(t, i, 1, 64<<20)[0])
+		}
+		buf := make([]byte, 256<<10)
+		for off := int64(0); off < 32<<20; off += int64(len(buf)) {
+			for i, seg := range segs {
+				_, err := c.ReadOn(t.Context(), seg, buf, off, nil)
+				must(t, err)
+				synctest.Wait()
+				if off < 1<<20 {
+					continue // not all readers are known yet
+				}
+				ahead := int64(0)
+				z.mu.Lock()
+				for k, r := range z.gets {
+					if z.keys[k] == remote.SegmentKey(seg) {
+						ahead = max(ahead, r.Off+r.Len-off-int64(len(buf)))
+					}
+				}
+				z.mu.Unlock()
+				if share := int64(limit * 3 / 4 / readers); ahead > share {
+					t.Fatalf("reader %d at %d has %d bytes ahead, its share is %d", i, off, ahead, share)
+				}
+			}
+		}
+		if _, bytes := z.asked(); bytes > readers*(32<<20)+limit {
+			t.Errorf("%d bytes were fetched", bytes)
+		}
+	})
+}
+
+// A reader whose windows are large gets them though the store is slow.
+func TestReadAheadOnASlowStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		z := &zeros{Bucket: memory.New(), latency: time.Second}

@@ -414,6 +414,26 @@ func TestReport087FilesOfTheCacheAreOverwritten(t *testing.T) {
 	})
 }
 
+// liar is a disk that gives something else than it was given.
+type liar struct{ dropped map[remote.PieceID]bool }
+
+func (l *liar) Has(id remote.PieceID) bool      { return !l.dropped[id] }
+func (l *liar) Get(id remote.PieceID) []byte    { return make([]byte, remote.ChunkSize) }
+func (l *liar) Put(id remote.PieceID, _ []byte) {}
+func (l *liar) Drop(id remote.PieceID)          { l.dropped[id] = true }
+
+// What a disk gives is held against the companion, whatever the disk says of it.
+func TestCacheTrustsNoDisk(t *testing.T) {
+	t.Parallel()
+	f := &fixture{b: memory.New()}
+	var m *remote.SegmentMeta
+	f.records, m = sample(remote.ChunkSize * 5 / 2)
+	f.seg = upload(t, f.b, f.records, m)
+	f.c = remote.NewCache(f.b, remote.CacheOptions{Disk: &liar{map[remote.PieceID]bool{}}, Concurrency: 1})
+	t.Cleanup(f.c.Close)
+	f.read(t, 0, len(f.records))
+}
+
 // overwrite damages every file of the cache: with garbage, or by cutting it.
 func overwrite(t *testing.T, disk *mem.FS, pass int) {
 	t.Helper()

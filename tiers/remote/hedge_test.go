@@ -238,6 +238,27 @@ func TestHedgesAreFew(t *testing.T) {
 	})
 }
 
+// A store that is slow for seconds is asked five times more in each of them.
+func TestHedgesPerSecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSluggish(t, func(int64) time.Duration { return 900 * time.Millisecond })
+		b := remote.WithHedge(s, remote.HedgeOptions{Share: 1, Least: time.Millisecond})
+		start := time.Now()
+		const calls = 300
+		var wg sync.WaitGroup
+		for range calls {
+			wg.Go(func() { getRange(t, b) })
+			time.Sleep(30 * time.Millisecond)
+		}
+		wg.Wait()
+		most := 5 + int64(5*time.Since(start).Seconds())
+		if hedges := s.reads.Load() - calls; hedges == 0 || hedges > most {
+			t.Errorf("%d hedges in %v", hedges, time.Since(start))
+		}
+	})
+}
+
 // The limit follows the store: where 95 of 100 reads take a second, half a second
 // is nothing.
 func TestHedgeWaitsForP95(t *testing.T) {
