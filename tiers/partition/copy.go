@@ -126,8 +126,13 @@ func (s *state) onHole(copied tiers.Offset, next plan.CopyNext) {
 	}
 	s.holeTold = true
 	s.metrics.hole()
-	s.log.Error("the remote tier has a hole that no local segment can fill, nothing behind it is copied: restore the objects, or run strandline topic trim to the end of the hole",
-		"remote_end", s.view.RemoteEnd, "copied", copied, "missing", next.Hole, "local_log_start", s.view.LocalLogStart)
+	v := s.view
+	ends := v.LocalLogStart
+	if p, ok := v.index.Next(v.RemoteEnd, v.truth()); ok {
+		ends = min(ends, p.From)
+	}
+	s.log.Error("the remote tier has a hole that no local segment can fill, nothing behind it is copied: restore the objects, or give up what is below hole_ends with `strandline topic trim`",
+		"remote_end", v.RemoteEnd, "hole_ends", ends, "copied", copied, "missing", next.Hole, "local_log_start", v.LocalLogStart)
 }
 
 // undecided is the end of the first closed segment above at, noLimit if there is

@@ -528,6 +528,9 @@ func TestTVR9HoleIsAlarmed(t *testing.T) {
 	if n := strings.Count(w.noise.String(), "has a hole"); n != 1 {
 		t.Fatalf("%d alarms:\n%s", n, w.noise)
 	}
+	if !strings.Contains(w.noise.String(), "strandline topic trim") || !strings.Contains(w.noise.String(), "hole_ends=4") {
+		t.Fatalf("the way out is not named:\n%s", w.noise)
+	}
 	if v := d.View(); v.RemoteEnd != 2 {
 		t.Fatalf("remote end %d", v.RemoteEnd)
 	}

@@ -280,6 +280,7 @@ func (s *state) onConfigure(c Config) error {
 	s.local.Configure(c.Local)
 	s.copyRetry = backoff{} // tiering may have been switched on
 	if retains {
+		s.onUnwish()
 		s.retain.at = time.Time{}
 	}
 	if stricter {

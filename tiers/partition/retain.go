@@ -247,8 +247,12 @@ func (s *state) onRetainFailed(err error) {
 	s.onRetainAnswer(err)
 }
 
-// onPlanRetain answers Retain once nothing is left to do.
+// onPlanRetain answers Retain once nothing is left to do. Rows that are not
+// understood hold all up until an operator has seen to them.
 func (s *state) onPlanRetain() {
+	if s.refused != nil && !s.indexOld && !s.reloading {
+		s.onRetainAnswer(s.refused)
+	}
 	if len(s.retain.waiters) == 0 || s.raise.busy || s.raise.want > s.view.LogStart || s.unknown() || !s.remove.idle(s.plannedAt) || s.forget.busy || !s.plannedAt.Before(s.retain.at) {
 		return
 	}

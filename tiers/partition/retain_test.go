@@ -716,3 +716,59 @@ func TestRetainIsOffByDefault(t *testing.T) {
 	w.wantBucket(t, 1)
 	d.end()
 }
+
+// TestReport001RefusedRows: rows that nobody understands hold retention up, which is
+// told to whoever asks; what is certain goes on.
+func TestReport001RefusedRows(t *testing.T) {
+	var clock time.Time
+	w, d := inBoth(t, &clock, 3, func(r *Retention) { r.Total.Age, r.Local.Age = time.Hour, time.Hour })
+	d.dropLocal(2)
+	bad := tiers.RemoteSegment{ID: w.newID(), Partition: w.id.ID, Gen: 1, Base: 9, End: 3}
+	w.rows.byID[bad.ID] = bad
+	clock = hour.Add(2 * time.Hour)
+	d.step(func(s *state) { s.indexOld = true })
+	if err := d.retain(); err == nil || !strings.Contains(err.Error(), "cannot be used") {
+		t.Fatal(err)
+	}
+	if v := d.View(); v.LogStart != 0 || v.LocalLogStart != 6 {
+		t.Fatalf("%+v", v.Watermarks)
+	}
+	delete(w.rows.byID, bad.ID)
+	w.rows.failNext("segments", 1, false, errors.New("the database is locked"))
+	d.step(func(s *state) { s.indexOld = true })
+	if err := d.retain(); err == nil || !strings.Contains(err.Error(), "is locked") {
+		t.Fatal(err)
+	}
+	d.mustRetain()
+	if v := d.View(); v.LogStart != 6 {
+		t.Fatalf("%+v", v.Watermarks)
+	}
+	d.end()
+}
+
+// TestRetentionIsTakenBack: retention waits behind a trim that is under way; then the
+// limit is lifted. What it wanted does not count any more, the trim does.
+func TestRetentionIsTakenBack(t *testing.T) {
+	var clock time.Time
+	w, d := inBoth(t, &clock, 3, func(r *Retention) { r.Total.Age = time.Hour })
+	clock = hour.Add(2 * time.Hour)
+	first, second := d.ask(1), d.ask(2)
+	d.step((*state).onRetain)
+	d.step(func(s *state) {
+		c := s.config
+		c.Retention.Total.Age = plan.Forever
+		if err := s.onConfigure(c); err != nil {
+			t.Fatal(err)
+		}
+	})
+	d.runAll()
+	if a, b := <-first, <-second; a.err != nil || b.err != nil || b.start != 2 {
+		t.Fatal(a, b)
+	}
+	d.mustRetain()
+	if v := d.View(); v.LogStart != 2 {
+		t.Fatalf("%+v", v.Watermarks)
+	}
+	w.wantBucket(t, 2)
+	d.end()
+}

@@ -85,6 +85,7 @@ func (r reloadDone) on(s *state) {
 		s.copyRetry = s.copyRetry.next(s.now(), s.jitter)
 		s.log.Debug("cannot read the rows of the remote segments", "error", r.err)
 		s.onWaitersFailed(r.err)
+		s.onRetainAnswer(tiers.E(copyKind(r.err), "apply retention", s.place, "it is not known what the bucket holds: %w", r.err))
 	case r.tokens != s.tokens():
 	default:
 		s.indexOld = false

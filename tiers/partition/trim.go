@@ -86,6 +86,14 @@ func (s *state) onWantStart(o tiers.Offset, reason string) {
 	}
 }
 
+// onUnwish forgets where retention wants the log start: it decides anew.
+func (s *state) onUnwish() {
+	s.raise.want = s.local.LogStart()
+	for _, c := range s.raise.callers {
+		s.onWantStart(c.target, reasonTrim)
+	}
+}
+
 // onPlanRaise answers those whose target every reader sees, and starts the next
 // step up.
 func (s *state) onPlanRaise() {
