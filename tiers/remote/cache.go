@@ -24,8 +24,9 @@ type CacheOptions struct {
 	Disk       PieceStore
 	Registerer prometheus.Registerer
 
-	// FetchTimeout bounds one fetch, its retries included; default 60 s. The
-	// readers that wait have their own, shorter limits.
+	// FetchTimeout bounds one fetch, its retries included, but not what a limit of
+	// our own holds it back; default 60 s. The readers that wait have their own,
+	// shorter limits.
 	FetchTimeout time.Duration
 	// Concurrency is the number of fetches at once, default 16. A quarter of them
 	// is kept for what readers wait for, and so is a quarter from any one partition.

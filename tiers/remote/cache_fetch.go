@@ -10,6 +10,9 @@ import (
 	"github.com/strandline-io/strandline/tiers"
 )
 
+// errFetchTimeout is why a fetch ends that took too long.
+var errFetchTimeout = errors.New("the fetch took too long")
+
 const (
 	// maxRun bounds the chunks of one request, 4 MiB: a request costs the same
 	// whatever its size, and this much takes longer to send than to ask for.
@@ -91,7 +94,7 @@ func (c *Cache) fetch(meta *SegmentMeta, i, end int64, ahead bool) {
 
 // run does a job that has its place and memory.
 func (c *Cache) run(j *job) {
-	ctx, cancel := context.WithTimeout(c.ctx, c.o.FetchTimeout)
+	ctx, cancel := WithPatience(c.ctx, c.o.FetchTimeout, errFetchTimeout)
 	defer cancel()
 	if j.meta == nil {
 		c.runMeta(ctx, j)

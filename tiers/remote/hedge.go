@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -144,10 +145,10 @@ type reply[V any] struct {
 // the same. After another failure the one that is still under way is waited for.
 func race[V any](h *hedger, ctx context.Context, l *latencies, ask func(context.Context, bool) (V, error)) (won reply[V], stop context.CancelFunc, other <-chan reply[V]) {
 	h.budget.request()
-	start := time.Now()
 	replies := make(chan reply[V], 2)
+	w := newWaiting(ctx, max(h.o.Least, l.p95()))
 	send := func(hedge bool) context.CancelFunc {
-		actx, cancel := context.WithCancel(ctx)
+		actx, cancel := w.context(ctx)
 		go func() {
 			v, err := ask(actx, hedge)
 			replies <- reply[V]{v, err, hedge}
@@ -155,11 +156,10 @@ func race[V any](h *hedger, ctx context.Context, l *latencies, ask func(context.
 		return cancel
 	}
 	stops := [2]context.CancelFunc{send(false), nil}
-	late := time.NewTimer(max(h.o.Least, l.p95()))
-	defer late.Stop()
+	defer w.patience.disarm()
 	for under := 1; ; {
 		select {
-		case <-late.C:
+		case <-w.late:
 			if h.budget.take(time.Now()) {
 				stops[1] = send(true)
 				under++
@@ -174,7 +174,7 @@ func race[V any](h *hedger, ctx context.Context, l *latencies, ask func(context.
 		}
 		good := won.err == nil || errors.Is(won.err, io.EOF)
 		if good && !won.hedge || won.hedge {
-			l.add(time.Since(start)) // of the first request: it took at least as long
+			l.add(w.took()) // of the first request: it took at least as long
 		}
 		if !good && passing(won.err) && under > 0 && ctx.Err() == nil {
 			stops[mine]()
@@ -191,6 +191,45 @@ func race[V any](h *hedger, ctx context.Context, l *latencies, ask func(context.
 		}
 		return won, stops[mine], other
 	}
+}
+
+// waiting is how long the requests of one call have been waited for. It stands
+// still while one of them is held back by a limit of our own: a hedge would stand in
+// the same line.
+type waiting struct {
+	patience *patience
+	limit    time.Duration
+	late     chan struct{}             // gets a value once the limit is over
+	since    atomic.Pointer[time.Time] // when that was
+}
+
+var errNeverCause = errors.New("a hedge is due") // ends no context
+
+func newWaiting(ctx context.Context, limit time.Duration) *waiting {
+	w := &waiting{limit: limit, late: make(chan struct{}, 1)}
+	w.patience = &patience{outer: patienceOf(ctx), cause: errNeverCause, over: func() {
+		now := time.Now()
+		w.since.Store(&now)
+		w.late <- struct{}{}
+	}}
+	w.patience.arm(limit)
+	return w
+}
+
+func (w *waiting) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	inner, cancel := context.WithCancel(ctx)
+	return patient{inner, w.patience}, cancel
+}
+
+// took is how long it is until now, without what we held back.
+func (w *waiting) took() time.Duration {
+	if w.patience.disarm() {
+		return w.limit - w.patience.rest()
+	}
+	if since := w.since.Load(); since != nil {
+		return w.limit + time.Since(*since)
+	}
+	return w.limit // it is over just now
 }
 
 func wonLabel(won bool) string {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/strandline-io/strandline/tiers"
 	"github.com/strandline-io/strandline/tiers/remote"
 	"github.com/strandline-io/strandline/tiers/remote/memory"
 )
@@ -275,6 +276,33 @@ func TestHedgeWaitsForP95(t *testing.T) {
 		}
 		if hedges := s.reads.Load() - before - 50; hedges > 10 {
 			t.Errorf("%d hedges of 50 reads that took as long as always", hedges)
+		}
+	})
+}
+
+// A read that a limit of our own holds back is not one that the store is slow with.
+func TestHeldBackIsNotHedged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := memory.New()
+		seg := remote.SegmentKey(tiers.RemoteSegment{})
+		_, err := m.Put(t.Context(), seg, remote.BytesBody(hedgedBody), remote.PutOptions{})
+		must(t, err)
+		gate := remote.NewGate(remote.GateOptions{Limits: remote.Limits{ReadRequests: 1}})
+		b := remote.WithHedge(remote.WithRetry(remote.WithGate(m, gate), remote.RetryOptions{}), remote.HedgeOptions{Share: 1, PerSecond: 1000})
+		start := time.Now()
+		for range 10 {
+			_, err := b.ReadAt(t.Context(), seg, make([]byte, 100), 0)
+			must(t, err)
+			body, _, err := b.Get(t.Context(), seg, remote.Range{Len: 100})
+			must(t, err)
+			must(t, body.Close())
+		}
+		if took := time.Since(start); took < 10*time.Second {
+			t.Fatalf("nothing was held back: %v", took)
+		}
+		if n := len(m.Calls(memory.OpRead, "")); n != 20 {
+			t.Errorf("%d requests for 20 reads", n)
 		}
 	})
 }

@@ -57,6 +57,13 @@ func (p *patience) disarm() bool {
 	return was
 }
 
+// rest is how much of the time was left when it was disarmed.
+func (p *patience) rest() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.left
+}
+
 func (p *patience) run() {
 	p.round++
 	p.since = time.Now()
