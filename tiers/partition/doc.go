@@ -27,5 +27,11 @@
 //	     bucket told its size and CRC back (R2); an object that a CopyFinished row
 //	     names is never deleted by the copier (R3).
 //	(P5) One copy at a time, in offset order, so the remote cover has no hole.
-//	(P6) The bucket can delay a copy or a remote read, and nothing else.
+//	(P6) The bucket can delay a copy, a remote read or a move of the log start, and
+//	     nothing else.
+//	(P7) The log start is remembered, then on disk, then in the View, and only then
+//	     does anything below it go (R8). Above it nothing leaves a tier that the
+//	     other one does not hold.
+//	(P8) There is one way out of the bucket (remove.go), for whatever reason, and
+//	     what is on it is derived, never only remembered.
 package partition
