@@ -69,8 +69,6 @@ func (r *rig) withGate(o Options) *client.Client {
 	return client.New(h.URL, h.Client())
 }
 
-func number(n int64) *int64 { return &n }
-
 // TestLimits: what is not given stays, what makes no sense is refused and changes
 // nothing.
 func TestLimits(t *testing.T) {
@@ -81,15 +79,15 @@ func TestLimits(t *testing.T) {
 	if err != nil || got.Upload != 5000 || got.ReadRequests != 9 || got.Download != 0 || len(got.Lanes) != 3 || got.Lanes[0] != (client.Lane{Name: "writes", Places: 16, Window: 16}) || len(got.Jobs) != 3 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err = c.ChangeLimits(t.Context(), client.LimitChanges{Download: number(1 << 20), ReadRequests: number(0)}); err != nil || got.Download != 1<<20 || got.Upload != 5000 || got.ReadRequests != 0 {
+	if got, err = c.ChangeLimits(t.Context(), client.LimitChanges{Download: new(int64(1 << 20)), ReadRequests: new(int64(0))}); err != nil || got.Download != 1<<20 || got.Upload != 5000 || got.ReadRequests != 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	want := remote.Limits{UploadBytes: 5000, DownloadBytes: 1 << 20}
 	for name, bad := range map[string]client.LimitChanges{
-		"upload_bytes_per_second":   {Upload: number(1023)},
-		"download_bytes_per_second": {Upload: number(1 << 30), Download: number(-1)},
-		"write_requests_per_second": {WriteRequests: number(-7)},
-		"read_requests_per_second":  {ReadRequests: number(-1)},
+		"upload_bytes_per_second":   {Upload: new(int64(1023))},
+		"download_bytes_per_second": {Upload: new(int64(1 << 30)), Download: new(int64(-1))},
+		"write_requests_per_second": {WriteRequests: new(int64(-7))},
+		"read_requests_per_second":  {ReadRequests: new(int64(-1))},
 	} {
 		if _, err := c.ChangeLimits(t.Context(), bad); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "0 for no limit") {
 			t.Errorf("%s: %v", name, err)

@@ -369,3 +369,40 @@ func leave(ctx context.Context, b remote.Bucket, name string, body remote.Body, 
 		}
 	}
 }
+
+// TestSlowDownStormOnTheWire: while the store refuses every write, two dozen
+// writers ask it a few times only; afterwards all come to pass, with one request
+// each.
+func TestSlowDownStormOnTheWire(t *testing.T) {
+	each(t, func(t on) {
+		p := faultproxy.New(t, t.bucket.Endpoint)
+		bare, g := passing(open(t, t.driver, t.bucket, through(p.URL)), remote.Limits{})
+		o := soon()
+		o.Attempts = 1000
+		b := remote.WithRetry(bare, o)
+		p.Add(faultproxy.Rule{Method: http.MethodPut, Action: faultproxy.Status, Times: -1})
+		const writers = 24
+		storm := time.After(1500 * time.Millisecond)
+		var wg sync.WaitGroup
+		for i := range writers {
+			wg.Go(func() {
+				if _, err := b.Put(t.Context(), dataKey(1, fmt.Sprint(i)), remote.BytesBody(noise(byte(i), 1000)), remote.PutOptions{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		<-storm
+		// Sixteen at once, then 8, 4, 2 and 1 in the pauses of 0.1, 0.2, 0.4 and 0.8 s.
+		if during := count(p, http.MethodPut); during < 16 || during > 16+8+4+2+1 {
+			t.Errorf("%d requests during the storm", during)
+		}
+		p.Clear()
+		wg.Wait()
+		if after := count(p, http.MethodPut); after > writers+1 {
+			t.Errorf("%d requests for %d writes after the storm", after, writers)
+		}
+		if l := g.Lanes()[0]; l.SlowDowns < 2 || l.Window < 2 || l.InFlight != 0 {
+			t.Errorf("%+v", l)
+		}
+	})
+}
