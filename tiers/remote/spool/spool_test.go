@@ -306,9 +306,11 @@ func TestWriterIsBehind(t *testing.T) {
 		for n := range 100 {
 			s.Put(remote.PieceID{Chunk: int64(n)}, b)
 		}
+		s.mu.Lock()
 		if s.queued > waiting {
 			t.Errorf("%d bytes wait", s.queued)
 		}
+		s.mu.Unlock()
 		close(release)
 		synctest.Wait()
 		if n := len(s.files); n < 10 || n > 20 {
