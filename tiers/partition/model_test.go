@@ -20,17 +20,18 @@ import (
 // what happens; jobs run when it says so, faults strike where it says so.
 type model struct {
 	*testing.T
-	w     *world
-	d     *driven
-	acked []string // by offset
-	times []int64
-	start tiers.Offset // the highest log start that was answered
-	trims []<-chan trimAnswer
-	asked tiers.Offset // the highest that was asked for
-	least int64        // the smallest size limit that there ever was; negative: none
-	seq   int32
-	clock time.Time
-	count int
+	w      *world
+	d      *driven
+	acked  []string // by offset
+	times  []int64
+	start  tiers.Offset // the highest log start that was answered
+	trims  []<-chan trimAnswer
+	asked  tiers.Offset // the highest that was asked for
+	forgot bool         // the bucket was given up at some time
+	least  int64        // the smallest size limit that there ever was; negative: none
+	seq    int32
+	clock  time.Time
+	count  int
 }
 
 func newModel(t *testing.T, ack Ack) *model {
@@ -133,6 +134,10 @@ func (m *model) retain(r *rapid.T) {
 	c := m.d.s.config
 	c.Retention.Total.Bytes, c.Retention.Local.Bytes = limit("total"), limit("local")
 	c.Retention.CopyPaused = rapid.IntRange(0, 5).Draw(r, "paused") == 0
+	c.Retention.Delay = rapid.SampledFrom([]time.Duration{0, 0, 90 * time.Second}).Draw(r, "delay")
+	c.Remote = rapid.IntRange(0, 5).Draw(r, "off") != 0
+	c.Retention.ForgetRemote = !c.Remote && rapid.Bool().Draw(r, "forget")
+	m.forgot = m.forgot || c.Retention.ForgetRemote
 	if n := c.Retention.Total.Bytes; n >= 0 && (m.least < 0 || n < m.least) {
 		m.least = n
 	}
@@ -206,7 +211,7 @@ func (m *model) check(r *rapid.T) {
 	if int(v.LogEnd) != len(m.acked) || v.HighWatermark != v.LogEnd || v.LogStart < m.start || v.LogStart > m.w.rows.start {
 		r.Fatalf("%+v, %d acknowledged, start %d answered, %d remembered", v.Watermarks, len(m.acked), m.start, m.w.rows.start)
 	}
-	if v.LogStart > m.asked && m.least < 0 {
+	if v.LogStart > m.asked && m.least < 0 && !m.forgot {
 		r.Fatalf("the log starts at %d of %d, nobody asked for more than %d and there is no limit", v.LogStart, v.LogEnd, m.asked)
 	}
 	m.start = max(m.start, v.LogStart)
@@ -239,7 +244,7 @@ func (m *model) checkTimes(r *rapid.T) {
 // for each closed segment and nothing else.
 func (m *model) finish(r *rapid.T) {
 	m.heal(r)
-	m.w.config.Retention = keep(func(*Retention) {})
+	m.w.config.Retention, m.w.config.Remote = keep(func(*Retention) {}), true
 	m.d.step(func(s *state) {
 		if err := s.onConfigure(m.w.config); err != nil {
 			r.Fatal(err)

@@ -46,12 +46,12 @@ type removeDone struct {
 
 func (j removeJob) run(ctx context.Context, t tools) outcome {
 	r := removeDone{removeJob: j}
-	switch {
-	case j.phase == condemned:
+	switch j.phase {
+	case condemned:
 		r.stop = r.mark(ctx, t.registry)
-	case j.phase == emptied:
+	case emptied:
 		r.stop = r.forget(ctx, t.registry)
-	default:
+	case marked:
 		if r.stop = t.mayDelete(ctx); r.stop == nil {
 			r.empty(ctx, t.cache.Bucket())
 		}

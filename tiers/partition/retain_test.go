@@ -28,8 +28,9 @@ func keep(change func(*Retention)) Retention {
 // Files get the machine's time, so it is near that.
 var hour = time.Now().Truncate(time.Millisecond)
 
-// timed is a world with a clock that stands still.
+// clocked is a world with a clock that stands still.
 func clocked(t *testing.T, clock *time.Time, r Retention) *world {
+	t.Helper()
 	w := newWorld(t)
 	*clock = hour
 	w.now = func() time.Time { return *clock }
