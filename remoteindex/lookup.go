@@ -79,15 +79,27 @@ func (x *Index) floor(e tiers.LeaderEpoch, o tiers.Offset) *tiers.RemoteSegment 
 // Unreferenced returns the readable segments that no look-up can lead to: in
 // each epoch another one covers them. They are listed, not read (s6.1).
 func (x *Index) Unreferenced() []tiers.RemoteSegment {
+	kept, all := 0, 0
+	for _, spans := range x.epochs {
+		kept += len(spans)
+	}
+	for _, r := range x.rows {
+		if r.State == tiers.CopyFinished {
+			all += len(r.Epochs)
+		}
+	}
+	if kept == all {
+		return nil // none covers another, as it is nearly always
+	}
+	used := make(map[*tiers.RemoteSegment]bool, x.count)
+	for _, spans := range x.epochs {
+		for _, s := range spans {
+			used[s.seg] = true
+		}
+	}
 	var out []tiers.RemoteSegment
 	for _, r := range x.rows {
-		if r.State != tiers.CopyFinished {
-			continue
-		}
-		used := slices.ContainsFunc(r.Epochs, func(e tiers.EpochStart) bool {
-			return slices.ContainsFunc(x.epochs[e.Epoch], func(s span) bool { return s.seg == r })
-		})
-		if !used {
+		if r.State == tiers.CopyFinished && !used[r] {
 			out = append(out, *r)
 		}
 	}
