@@ -101,7 +101,7 @@ func (b *zeroBody) Read(p []byte) (int, error) {
 	return int(n), nil
 }
 
-func (b *zeroBody) Close() error { return nil }
+func (*zeroBody) Close() error { return nil }
 
 // segments puts the companions of n segments of zeros of a partition, one behind
 // the other.

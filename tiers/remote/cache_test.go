@@ -417,10 +417,10 @@ func TestReport087FilesOfTheCacheAreOverwritten(t *testing.T) {
 // liar is a disk that gives something else than it was given.
 type liar struct{ dropped map[remote.PieceID]bool }
 
-func (l *liar) Has(id remote.PieceID) bool      { return !l.dropped[id] }
-func (l *liar) Get(id remote.PieceID) []byte    { return make([]byte, remote.ChunkSize) }
-func (l *liar) Put(id remote.PieceID, _ []byte) {}
-func (l *liar) Drop(id remote.PieceID)          { l.dropped[id] = true }
+func (l *liar) Has(id remote.PieceID) bool { return !l.dropped[id] }
+func (l *liar) Get(remote.PieceID) []byte  { return make([]byte, remote.ChunkSize) }
+func (l *liar) Put(remote.PieceID, []byte) {}
+func (l *liar) Drop(id remote.PieceID)     { l.dropped[id] = true }
 
 // What a disk gives is held against the companion, whatever the disk says of it.
 func TestCacheTrustsNoDisk(t *testing.T) {

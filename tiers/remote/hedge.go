@@ -143,7 +143,7 @@ type reply[V any] struct {
 //
 // A refusal (missing, denied, out of range) counts at once: the other would be told
 // the same. After another failure the one that is still under way is waited for.
-func race[V any](h *hedger, ctx context.Context, l *latencies, ask func(context.Context, bool) (V, error)) (won reply[V], stop context.CancelFunc, other <-chan reply[V]) {
+func race[V any](ctx context.Context, h *hedger, l *latencies, ask func(context.Context, bool) (V, error)) (won reply[V], stop context.CancelFunc, other <-chan reply[V]) {
 	h.budget.request()
 	replies := make(chan reply[V], 2)
 	w := newWaiting(ctx, max(h.o.Least, l.p95()))
@@ -250,7 +250,7 @@ func (h *hedger) Get(ctx context.Context, key string, r Range) (io.ReadCloser, O
 	if r.Len <= 0 || r.Len > h.o.MaxBytes {
 		return h.Bucket.Get(ctx, key, r)
 	}
-	won, stop, other := race(h, ctx, &h.gets, func(ctx context.Context, _ bool) (opened, error) {
+	won, stop, other := race(ctx, h, &h.gets, func(ctx context.Context, _ bool) (opened, error) {
 		body, o, err := h.Bucket.Get(ctx, key, r)
 		return opened{body, o}, err
 	})
@@ -286,7 +286,7 @@ func (h *hedger) ReadAt(ctx context.Context, key string, dst []byte, off int64) 
 		return h.Bucket.ReadAt(ctx, key, dst, off)
 	}
 	var second []byte
-	won, stop, other := race(h, ctx, &h.reads, func(ctx context.Context, hedge bool) (int, error) {
+	won, stop, other := race(ctx, h, &h.reads, func(ctx context.Context, hedge bool) (int, error) {
 		if !hedge {
 			return h.Bucket.ReadAt(ctx, key, dst, off)
 		}

@@ -381,7 +381,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the golden files anew") //nolint:gochecknoglobals // a flag of the test
+var update = flag.Bool("update", false, "write the golden files anew")
 
 // The layout is docs/format/cache-files.md.
 func TestGoldenFile(t *testing.T) {
