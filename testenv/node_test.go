@@ -166,6 +166,12 @@ func TestOldDirectoryAfterARebuild(t *testing.T) {
 	old := testenv.Start(t)
 	old.CreateTopic("log", 1, settings())
 	write(t, old, 0, 60)
+	// What is to come back must be in the bucket.
+	ctx, cancel := old.Context()
+	defer cancel()
+	if err := old.Admin().Copy(ctx, "log", 0, true); err != nil {
+		t.Fatal(err)
+	}
 	disk := old.FS
 	fresh := old.Rebuild()
 	end := int(rebuiltEnd(t, fresh))

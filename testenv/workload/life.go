@@ -104,6 +104,7 @@ func steps() []step {
 		{"retain", 10, (*Life).retain},
 		{"trim", 5, (*Life).trim},
 		{"settings", 6, (*Life).settings},
+		{"switch", 2, (*Life).switchRemote},
 		{"time passes", 6, (*Life).wait},
 		{"faults", 4, (*Life).faults},
 		{"read", 6, (*Life).read},
@@ -232,7 +233,7 @@ func (l *Life) copy() error {
 // unlessFaulty forgives what a fault of the bucket, or a pause of the copies,
 // explains.
 func (l *Life) unlessFaulty(err error) error {
-	if err != nil && (l.faulty || l.set["remote.log.copy.disable"] == "true") {
+	if err != nil && (l.faulty || l.set["remote.log.copy.disable"] == "true" || l.set["remote.storage.enable"] == "false") {
 		l.say("(%v)", err)
 		return nil
 	}
@@ -314,6 +315,39 @@ func (l *Life) settings() error {
 		}
 	}
 	l.allow()
+	return l.unlessFaulty(err)
+}
+
+// switchRemote switches remote storage off, with all that only the bucket holds, or
+// on again.
+func (l *Life) switchRemote() error {
+	on, forget := l.set["remote.storage.enable"] == "false", "true"
+	enable := strconv.FormatBool(on)
+	l.say("%s", enable)
+	ctx, cancel := l.node.Context()
+	defer cancel()
+	if !on { // the log may start where the disk does from now on
+		for i, p := range l.parts {
+			local, _, err := l.offset(ctx, int32(i), -4)
+			if err != nil {
+				return err
+			}
+			p.may = max(p.may, local)
+		}
+	}
+	err := l.node.Admin().AlterConfigs(ctx, topic, map[string]*string{"remote.storage.enable": &enable, "remote.log.delete.on.disable": &forget})
+	if err == nil {
+		l.set["remote.storage.enable"] = enable
+	}
+	if err == nil && !on {
+		for i, p := range l.parts { // a copy may have ended, and its segment left the disk, in between
+			local, _, err := l.offset(ctx, int32(i), -4)
+			if err != nil {
+				return err
+			}
+			p.may = max(p.may, local)
+		}
+	}
 	return l.unlessFaulty(err)
 }
 

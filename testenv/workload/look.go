@@ -213,6 +213,9 @@ func (l *Life) loseDisk() error {
 		}
 		p.cut(end)
 		p.may = min(p.may, end)
+		if l.set["remote.storage.enable"] == "false" {
+			p.may = end // what the bucket still had goes, as was asked
+		}
 	}
 	return nil
 }
@@ -225,18 +228,14 @@ func (l *Life) finish() error {
 	l.faulty = false
 	ctx, cancel := l.node.Context()
 	defer cancel()
-	no, none := "false", "-1"
-	ends := map[string]*string{"remote.log.copy.disable": &no, "retention.ms": &none, "retention.bytes": &none}
-	if err := l.node.Admin().AlterConfigs(ctx, topic, ends); err != nil {
+	if err := l.alter(ctx, map[string]string{
+		"remote.log.copy.disable": "false", "remote.storage.enable": "true", "retention.ms": "-1", "retention.bytes": "-1", "local.retention.ms": "-2",
+		"local.retention.bytes": "-2",
+	}); err != nil {
 		return err
 	}
-	for name, v := range ends {
-		l.set[name] = *v
-	}
-	for i := range int32(partitions) {
-		if err := errors.Join(l.node.Admin().Roll(ctx, topic, i), l.node.Admin().Copy(ctx, topic, i, true), l.node.Admin().Retain(ctx, topic, i, true)); err != nil {
-			return err
-		}
+	if err := l.copyAll(ctx); err != nil {
+		return err
 	}
 	for i, p := range l.parts {
 		if err := l.readAll(int32(i), p); err != nil {
@@ -248,7 +247,58 @@ func (l *Life) finish() error {
 	if _, err := l.node.Admin().Sweep(ctx, false, true); err != nil {
 		return err
 	}
-	return l.objects(ctx)
+	if err := l.objects(ctx); err != nil {
+		return err
+	}
+	return l.empty(ctx)
+}
+
+func (l *Life) alter(ctx context.Context, to map[string]string) error {
+	changes := map[string]*string{}
+	for name, v := range to {
+		changes[name] = &v
+		l.set[name] = v
+	}
+	l.allow()
+	return l.node.Admin().AlterConfigs(ctx, topic, changes)
+}
+
+// copyAll has everything in the bucket that there is, and retention applied.
+func (l *Life) copyAll(ctx context.Context) error {
+	for i := range int32(partitions) {
+		if err := errors.Join(l.node.Admin().Roll(ctx, topic, i), l.node.Admin().Copy(ctx, topic, i, true), l.node.Admin().Retain(ctx, topic, i, true)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// empty wants retention to work: first everything leaves the disk and is still read,
+// then everything goes.
+func (l *Life) empty(ctx context.Context) error {
+	if err := errors.Join(l.alter(ctx, map[string]string{"local.retention.bytes": "0"}), l.copyAll(ctx)); err != nil {
+		return err
+	}
+	for i, p := range l.parts {
+		if local, _, err := l.offset(ctx, int32(i), -4); err != nil || local != p.end() {
+			return fmt.Errorf("partition %d is on disk from %d of %d, and nothing may be: %w", i, local, p.end(), err)
+		}
+		if err := l.readAll(int32(i), p); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(l.alter(ctx, map[string]string{"retention.bytes": "0"}), l.copyAll(ctx)); err != nil {
+		return err
+	}
+	for i, p := range l.parts {
+		if start, err := l.start(ctx, int32(i), p); err != nil || start != p.end() {
+			return fmt.Errorf("partition %d starts at %d of %d, and nothing may be kept: %w", i, start, p.end(), err)
+		}
+	}
+	if keys := l.node.Bucket.Keys("topics/"); len(keys) > 0 {
+		return fmt.Errorf("the bucket holds %v of an empty topic", keys)
+	}
+	return nil
 }
 
 // objects compares the bucket's keys with the segments that there are, once all
@@ -265,22 +315,17 @@ func (l *Life) objects(ctx context.Context) error {
 			for _, s := range segments {
 				busy = busy || s.Tier == "remote" && s.State != "copy-finished"
 				if s.Tier != "local" {
-					named = append(named, s.Key)
+					named = append(named, s.Key, strings.TrimSuffix(s.Key, ".log")+".meta")
 				}
 			}
 		}
-		keys := l.records()
+		keys := l.node.Bucket.Keys("topics/")
 		slices.Sort(named)
 		if !busy && slices.Equal(keys, named) {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("the bucket holds %d records objects, the segments name %d:\n%v\n%v", len(keys), len(named), keys, named)
+			return fmt.Errorf("the bucket holds %d objects, the segments name %d:\n%v\n%v", len(keys), len(named), keys, named)
 		}
 	}
-}
-
-// records are the keys of records objects in the bucket.
-func (l *Life) records() []string {
-	return slices.DeleteFunc(l.node.Bucket.Keys("topics/"), func(k string) bool { return !strings.HasSuffix(k, ".log") })
 }
