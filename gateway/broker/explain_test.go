@@ -64,8 +64,11 @@ func TestWhatRetentionDoesNext(t *testing.T) {
 // TestSumsCountEachByteOnce, and what is copied alone can lag.
 func TestSumsCountEachByteOnce(t *testing.T) {
 	segments := []partition.SegmentInfo{
-		{Tier: "remote", State: "copy-finished", Bytes: 1}, {Tier: "both", State: "copy-finished", Bytes: 10},
-		{Tier: "local", State: "closed", Bytes: 100}, {Tier: "local", State: "copying", Bytes: 1000}, {Tier: "local", State: "active", Bytes: 10_000},
+		{Tier: "remote", State: "copy-finished", Bytes: 1},
+		{Tier: "both", State: "copy-finished", Bytes: 10},
+		{Tier: "local", State: "closed", Bytes: 100},
+		{Tier: "local", State: "copying", Bytes: 1000},
+		{Tier: "local", State: "active", Bytes: 10_000},
 	}
 	b := &Broker{settings: settingsOf(t, true, nil)}
 	got := b.SumOf(control.Topic{}, segments)

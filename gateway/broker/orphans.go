@@ -298,7 +298,7 @@ func (f *finding) see(ctx context.Context, o remote.Object) error {
 	name, bad := remote.ParseKey(o.Key)
 	if bad != nil {
 		f.rep.Foreign.add(o)
-		return nil
+		return nil //nolint:nilerr // a stranger's object is a finding, not a failure
 	}
 	named, err := f.rows.name(ctx, name)
 	switch {

@@ -390,16 +390,15 @@ func TestLogStartsShareObjects(t *testing.T) {
 	n := begin(t, memory.New(), model.New(model.Options{Now: clock}))
 	topic := n.create(t, "orders")
 	before := len(n.bucket.Calls(memory.OpPut, "cluster/change/"))
-	var last control.Rev
 	for o := range tiers.Offset(1500) {
-		last = n.raise(t, topic.ID, int32(o%2), o+1)
+		n.raise(t, topic.ID, int32(o%2), o+1)
 	}
 	other, err := n.store.CreateTopic(t.Context(), n.session, control.NewTopic{Name: "payments", Partitions: 1, Configs: map[string]string{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.raise(t, other.ID, 0, 3)
-	last = n.raise(t, topic.ID, 0, 9999)
+	last := n.raise(t, topic.ID, 0, 9999)
 	n.publish(t, last)
 	calls := n.bucket.Calls(memory.OpPut, "cluster/change/")[before:]
 	if len(calls) != 4 { // 1000 log starts, 500, the topic, 2

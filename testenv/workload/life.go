@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -44,6 +45,7 @@ type Life struct {
 
 // Begin starts a node on an empty disk and an empty bucket.
 func Begin(t testing.TB, seed uint64) *Life {
+	t.Helper()
 	l := &Life{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), set: map[string]string{}}
 	for i := range l.parts {
 		l.parts[i] = newPartition()
@@ -54,9 +56,7 @@ func Begin(t testing.TB, seed uint64) *Life {
 	}
 	first := map[string]string{"segment.bytes": "2000", "file.delete.delay.ms": "0", "retention.ms": "-1", "message.timestamp.after.max.ms": "9223372036854775807"}
 	n.CreateTopic(topic, partitions, first)
-	for k, v := range first {
-		l.set[k] = v
-	}
+	maps.Copy(l.set, first)
 	l.take(n)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -328,7 +328,7 @@ func (l *Life) switchRemote() error {
 	defer cancel()
 	if !on { // the log may start where the disk does from now on
 		for i, p := range l.parts {
-			local, _, err := l.offset(ctx, int32(i), -4)
+			local, err := l.offset(ctx, int32(i), -4)
 			if err != nil {
 				return err
 			}
@@ -341,7 +341,7 @@ func (l *Life) switchRemote() error {
 	}
 	if err == nil && !on {
 		for i, p := range l.parts { // a copy may have ended, and its segment left the disk, in between
-			local, _, err := l.offset(ctx, int32(i), -4)
+			local, err := l.offset(ctx, int32(i), -4)
 			if err != nil {
 				return err
 			}
@@ -379,8 +379,12 @@ func (l *Life) faults() error {
 	}
 	l.faulty = true
 	kinds := []memory.Fault{
-		{Err: remote.ErrUnavailable}, {Err: remote.ErrThrottled}, {Err: remote.ErrUnknownOutcome, Applied: true, Ops: memory.OpPut},
-		{Ops: memory.OpRead, Cut: true, CutAfter: 50}, {Ops: memory.OpRead, Flip: true, FlipAt: 70}, {Ops: memory.OpDelete, Err: remote.ErrUnavailable},
+		{Err: remote.ErrUnavailable},
+		{Err: remote.ErrThrottled},
+		{Err: remote.ErrUnknownOutcome, Applied: true, Ops: memory.OpPut},
+		{Ops: memory.OpRead, Cut: true, CutAfter: 50},
+		{Ops: memory.OpRead, Flip: true, FlipAt: 70},
+		{Ops: memory.OpDelete, Err: remote.ErrUnavailable},
 		{Ops: memory.OpPut, Err: remote.ErrUnavailable, Applied: true},
 	}
 	for range 1 + l.rng.IntN(3) {

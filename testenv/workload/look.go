@@ -33,7 +33,7 @@ func (l *Life) readAll(i int32, p *partition) error {
 
 // start asks where the log starts, and holds the answer against what may be.
 func (l *Life) start(ctx context.Context, i int32, p *partition) (int64, error) {
-	start, _, err := l.offset(ctx, i, -2)
+	start, err := l.offset(ctx, i, -2)
 	switch {
 	case err != nil:
 		return start, err
@@ -48,9 +48,17 @@ func (l *Life) start(ctx context.Context, i int32, p *partition) (int64, error) 
 	return start, nil
 }
 
+// pause waits a moment for the node to go on.
+func pause(ctx context.Context) {
+	select {
+	case <-time.After(5 * time.Millisecond):
+	case <-ctx.Done():
+	}
+}
+
 // offset asks ListOffsets.
-func (l *Life) offset(ctx context.Context, i int32, ts int64) (offset, timestamp int64, err error) {
-	for ; ; time.Sleep(5 * time.Millisecond) {
+func (l *Life) offset(ctx context.Context, i int32, ts int64) (int64, error) {
+	for ; ; pause(ctx) {
 		req := kmsg.NewPtrListOffsetsRequest()
 		rt := kmsg.NewListOffsetsRequestTopic()
 		rp := kmsg.NewListOffsetsRequestTopicPartition()
@@ -59,12 +67,12 @@ func (l *Life) offset(ctx context.Context, i int32, ts int64) (offset, timestamp
 		req.ReplicaID, req.Topics = -1, append(req.Topics, rt)
 		resp, err := req.RequestWith(ctx, l.cl)
 		if err != nil {
-			return 0, 0, err
+			return 0, err
 		}
 		got := resp.Topics[0].Partitions[0]
 		err = kerr.ErrorForCode(got.ErrorCode)
 		if err == nil || !kerr.IsRetriable(err) || ctx.Err() != nil {
-			return got.Offset, got.Timestamp, err
+			return got.Offset, err
 		}
 	}
 }
@@ -74,7 +82,7 @@ func (l *Life) offset(ctx context.Context, i int32, ts int64) (offset, timestamp
 // moves meanwhile is right as far as the settings allow it.
 func (l *Life) readRange(ctx context.Context, i int32, p *partition, from, upTo int64) error {
 	if upTo < 0 {
-		end, _, err := l.offset(ctx, i, -1)
+		end, err := l.offset(ctx, i, -1)
 		if err != nil {
 			return err
 		}
@@ -132,7 +140,7 @@ func (l *Life) lookUp() error {
 	if err != nil {
 		return err
 	}
-	got, _, err := l.offset(ctx, i, ts)
+	got, err := l.offset(ctx, i, ts)
 	if err != nil {
 		return err
 	}
@@ -147,11 +155,11 @@ func (l *Life) lookUp() error {
 }
 
 func (l *Life) specials(ctx context.Context, i int32, p *partition) error {
-	local, _, err := l.offset(ctx, i, -4)
+	local, err := l.offset(ctx, i, -4)
 	if err != nil {
 		return err
 	}
-	tiered, _, err := l.offset(ctx, i, -5)
+	tiered, err := l.offset(ctx, i, -5)
 	if err != nil {
 		return err
 	}
@@ -159,7 +167,7 @@ func (l *Life) specials(ctx context.Context, i int32, p *partition) error {
 	if err != nil {
 		return err
 	}
-	end, _, err := l.offset(ctx, i, -1)
+	end, err := l.offset(ctx, i, -1)
 	if err != nil {
 		return err
 	}
@@ -188,7 +196,7 @@ func (l *Life) loseDisk() error {
 	defer cancel()
 	var copied [partitions]int64
 	for i := range int32(partitions) {
-		tiered, _, err := l.offset(ctx, i, -5)
+		tiered, err := l.offset(ctx, i, -5)
 		if err != nil {
 			return err
 		}
@@ -198,7 +206,7 @@ func (l *Life) loseDisk() error {
 	rctx, rcancel := l.node.Context()
 	defer rcancel()
 	for i, p := range l.parts {
-		end, _, err := l.offset(rctx, int32(i), -1)
+		end, err := l.offset(rctx, int32(i), -1)
 		if err != nil {
 			return err
 		}
@@ -280,7 +288,7 @@ func (l *Life) empty(ctx context.Context) error {
 		return err
 	}
 	for i, p := range l.parts {
-		if local, _, err := l.offset(ctx, int32(i), -4); err != nil || local != p.end() {
+		if local, err := l.offset(ctx, int32(i), -4); err != nil || local != p.end() {
 			return fmt.Errorf("partition %d is on disk from %d of %d, and nothing may be: %w", i, local, p.end(), err)
 		}
 		if err := l.readAll(int32(i), p); err != nil {
@@ -304,7 +312,7 @@ func (l *Life) empty(ctx context.Context) error {
 // objects compares the bucket's keys with the segments that there are, once all
 // deletions have ended.
 func (l *Life) objects(ctx context.Context) error {
-	for ; ; time.Sleep(5 * time.Millisecond) {
+	for ; ; pause(ctx) {
 		var named []string
 		busy := false
 		for i := range int32(partitions) {

@@ -418,8 +418,8 @@ func TestReport087FilesOfTheCacheAreOverwritten(t *testing.T) {
 type liar struct{ dropped map[remote.PieceID]bool }
 
 func (l *liar) Has(id remote.PieceID) bool { return !l.dropped[id] }
-func (l *liar) Get(remote.PieceID) []byte  { return make([]byte, remote.ChunkSize) }
-func (l *liar) Put(remote.PieceID, []byte) {}
+func (*liar) Get(remote.PieceID) []byte    { return make([]byte, remote.ChunkSize) }
+func (*liar) Put(remote.PieceID, []byte)   {}
 func (l *liar) Drop(id remote.PieceID)     { l.dropped[id] = true }
 
 // What a disk gives is held against the companion, whatever the disk says of it.
