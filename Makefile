@@ -4,14 +4,16 @@
 # make fuzz    every fuzz target for FUZZTIME each
 # make bench   the benchmarks whose figures stand in docs/BENCHMARKS.md
 # make soak    the long runs: more crash points, more kills, longer fuzzing
+# make mutants the tests against broken rules: MUTANTS=all, names (R14-*) or a part (2/3)
 # make docs    the pages that are generated from code
 
 GO        ?= go
 FUZZTIME  ?= 5s
 PKGS      ?= ./...
+MUTANTS   ?= all
 LINT       = $(GO) tool -modfile=.ci/tools.mod golangci-lint
 
-.PHONY: all build test race lint fmt fuzz bench soak demo docs s3srv tools clean
+.PHONY: all build test race lint fmt fuzz bench soak mutants demo docs s3srv tools clean
 
 all: build test
 
@@ -51,6 +53,10 @@ bench: s3srv
 soak: s3srv
 	STRANDLINE_SOAK=1 $(GO) test -timeout 6h -count=1 $(PKGS)
 	@.ci/fuzz 5m
+
+# Each mutant is a build and a run of some tests: all of them take minutes.
+mutants:
+	STRANDLINE_MUTANTS='$(MUTANTS)' $(GO) test -count=1 -timeout 60m ./testenv/mutants
 
 demo:
 	$(GO) run ./cmd/strandline demo

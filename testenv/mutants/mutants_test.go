@@ -1,6 +1,7 @@
 package mutants
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path"
@@ -42,30 +43,82 @@ func load(t *testing.T) []Mutant {
 }
 
 // TestMutantsFit shows that each hunk still has its text, exactly once: code that
-// moved on must not leave a mutant that breaks nothing.
+// moved on must not leave a mutant that breaks nothing. No two break the same for
+// the same tests.
 func TestMutantsFit(t *testing.T) {
 	r := runner(t)
+	same := map[string]string{}
 	for _, m := range load(t) {
-		if _, err := m.Apply(r.read); err != nil {
+		changed, err := m.Apply(r.read)
+		if err != nil {
 			t.Error(err)
+			continue
 		}
+		key := fmt.Sprint(m.Package, m.Run, changed)
+		if other, twice := same[key]; twice {
+			t.Errorf("%s and %s are the same", other, m.Name)
+		}
+		same[key] = m.Name
 		if !slices.ContainsFunc(m.Rules, func(rule string) bool { return strings.HasPrefix(m.Name, strings.ReplaceAll(rule, " ", "-")+"-") }) {
 			t.Errorf("%s: the name begins with none of its rules %v", m.Name, m.Rules)
 		}
 	}
 }
 
-// TestMutantsDie runs what STRANDLINE_MUTANTS names: "all", or patterns of names
-// with blanks between them ("R14-* B?-*"). Without it one runs, to show that the
-// runner works.
-func TestMutantsDie(t *testing.T) {
-	patterns := strings.Fields(os.Getenv("STRANDLINE_MUTANTS"))
-	if len(patterns) == 0 {
-		patterns = []string{sample}
+// TestEveryRuleHasAMutant: a rule of the tables in docs/SPECIFICATION.md that
+// nothing breaks may have a test that cannot fail.
+func TestEveryRuleHasAMutant(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/SPECIFICATION.md"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	chosen := slices.DeleteFunc(load(t), func(m Mutant) bool { return !matches(t, patterns, m.Name) })
-	if len(chosen) == 0 {
-		t.Fatalf("no mutant is called %v", patterns)
+	broken := map[string]bool{}
+	for _, m := range load(t) {
+		for _, rule := range m.Rules {
+			broken[rule] = true
+		}
+	}
+	rules := labels(string(text))
+	if len(rules) < 30 {
+		t.Fatalf("only these rules were found: %v", rules)
+	}
+	for _, rule := range rules {
+		if !broken[rule] {
+			t.Errorf("no mutant breaks %s: write one, and see its test fail", rule)
+		}
+	}
+}
+
+// labels are the rules that the tables of a page have in their first column.
+func labels(page string) (out []string) {
+	for line := range strings.Lines(page) {
+		first, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " |")
+		if !strings.HasPrefix(line, "| ") {
+			continue
+		}
+		for label := range strings.SplitSeq(first, ", ") {
+			if ok, err := path.Match("[A-Z][0-9]*", label); err == nil && ok {
+				out = append(out, label)
+			}
+		}
+	}
+	return out
+}
+
+func TestLabels(t *testing.T) {
+	got := labels("# R1\n| label | rule |\n|---|---|\n| B1 | one | `a.go` |\n| R9, R13 | two |\n| x | R2 |\ntext | R3 |\n")
+	if !slices.Equal(got, []string{"B1", "R9", "R13"}) {
+		t.Error(got)
+	}
+}
+
+// TestMutantsDie runs what STRANDLINE_MUTANTS names: "all", "2/3" for the second
+// third of them, or patterns of names with blanks between them ("R14-* B?-*").
+// Without it one runs, to show that the runner works.
+func TestMutantsDie(t *testing.T) {
+	chosen, err := choose(load(t), cmp.Or(os.Getenv("STRANDLINE_MUTANTS"), sample))
+	if err != nil {
+		t.Fatal("STRANDLINE_MUTANTS: ", err)
 	}
 	r, turn := runner(t), make(chan struct{}, max(1, runtime.NumCPU()/2))
 	for _, m := range chosen {
@@ -91,15 +144,54 @@ func dies(t *testing.T, r *Runner, m Mutant) {
 	t.Logf("%.1f s: %s", time.Since(began).Seconds(), o.How)
 }
 
-func matches(t *testing.T, patterns []string, name string) bool {
-	t.Helper()
-	return slices.ContainsFunc(patterns, func(p string) bool {
-		ok, err := path.Match(p, name)
-		if err != nil {
-			t.Fatalf("STRANDLINE_MUTANTS: %q: %v", p, err)
+// choose returns the mutants that which names, at least one.
+func choose(all []Mutant, which string) ([]Mutant, error) {
+	var out []Mutant
+	var k, n int
+	if c, err := fmt.Sscanf(which, "%d/%d", &k, &n); c == 2 && err == nil {
+		if k < 1 || k > n || n > len(all) {
+			return nil, fmt.Errorf("%s is no part of %d mutants", which, len(all))
 		}
-		return ok || p == "all"
-	})
+		for i := k - 1; i < len(all); i += n {
+			out = append(out, all[i])
+		}
+		return out, nil
+	}
+	patterns := strings.Fields(which)
+	for _, m := range all {
+		for _, p := range patterns {
+			ok, err := path.Match(p, m.Name)
+			if err != nil {
+				return nil, fmt.Errorf("%q: %w", p, err)
+			}
+			if ok || p == "all" {
+				out = append(out, m)
+				break
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("no mutant is called %q", which)
+	}
+	return out, nil
+}
+
+func TestChoose(t *testing.T) {
+	all := []Mutant{{Name: "B1-a"}, {Name: "B2-b"}, {Name: "R1-c"}, {Name: "R14-d"}, {Name: "R15-e"}}
+	for which, want := range map[string]string{
+		"all": "B1-a B2-b R1-c R14-d R15-e", "B?-* R14-d": "B1-a B2-b R14-d", "R1*": "R1-c R14-d R15-e", "B1-a B*": "B1-a B2-b",
+		"1/2": "B1-a R1-c R15-e", "2/2": "B2-b R14-d", "5/5": "R15-e",
+		"T*": "", "": "", "[": "", "0/2": "", "3/2": "", "1/6": "", "1/0": "", "-1/2": "",
+	} {
+		got, err := choose(all, which)
+		var names []string
+		for _, m := range got {
+			names = append(names, m.Name)
+		}
+		if strings.Join(names, " ") != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %v, %v, want %q", which, names, err, want)
+		}
+	}
 }
 
 func runner(t *testing.T) *Runner {
