@@ -13,6 +13,7 @@ import (
 	"github.com/strandline-io/strandline/tiers/batch"
 	"github.com/strandline-io/strandline/tiers/fsys/mem"
 	"github.com/strandline-io/strandline/tiers/partition"
+	"github.com/strandline-io/strandline/tiers/plan"
 	"github.com/strandline-io/strandline/tiers/remote"
 )
 
@@ -117,5 +118,19 @@ func TestWarningsOfFaults(t *testing.T) {
 	h.Unclaimed = errors.New("three misses")
 	if got := strings.Join(warnings(h), "\n"); !strings.Contains(got, "three misses") || strings.Contains(got, "does not answer") {
 		t.Errorf("told twice:\n%s", got)
+	}
+}
+
+// TestReport110HeldPartitionsAreNamed: those that the broker names, and how many more
+// there are.
+func TestReport110HeldPartitionsAreNamed(t *testing.T) {
+	of := func(name string, base tiers.Offset) broker.Held {
+		return broker.Held{Partition: name, Future: plan.Future{Base: base, Next: base + 10, MaxTimestamp: 4070908800000}}
+	}
+	h := broker.Health{Held: 7, HeldBy: []broker.Held{of("orders-0", 5), of("orders-3", 90)}}
+	want := []string{"a record dated in the future keeps what is older than retention.ms in 7 partitions: orders-0 from offset 5 on (dated 2099-01-01T00:00:00Z), " +
+		"orders-3 from offset 90 on (dated 2099-01-01T00:00:00Z) and 5 more; retention.bytes still counts, and `strandline topic trim` removes them"}
+	if got := warnings(h); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }

@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -73,6 +74,9 @@ func warnings(h broker.Health) []string {
 		out = append(out, fmt.Sprintf("copies of %d partitions to the bucket fail, those of %s since %s: %s: what they hold exists once",
 			h.Stalled, h.StalledBy.Partition, h.StalledBy.Since.UTC().Format(time.RFC3339), h.StalledBy.Err))
 	}
+	if h.Held > 0 {
+		out = append(out, held(h))
+	}
 	for _, err := range []error{h.DiskDown, h.Full} {
 		if err != nil {
 			out = append(out, err.Error())
@@ -82,6 +86,23 @@ func warnings(h broker.Health) []string {
 		out = append(out, "the last sweep of the bucket was not complete: "+h.Sweeping.Error())
 	}
 	return append(out, h.Offline...)
+}
+
+// held names what only records from the future keep (report 110).
+func held(h broker.Health) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "a record dated in the future keeps what is older than retention.ms in %d partitions:", h.Held)
+	for i, p := range h.HeldBy {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, " %s from offset %d on (dated %s)", p.Partition, p.Base, time.UnixMilli(p.MaxTimestamp).UTC().Format(time.RFC3339))
+	}
+	if more := h.Held - len(h.HeldBy); more > 0 {
+		fmt.Fprintf(&b, " and %d more", more)
+	}
+	b.WriteString("; retention.bytes still counts, and `strandline topic trim` removes them")
+	return b.String()
 }
 
 func writeHealth(w http.ResponseWriter, reasons, warnings []string) error {

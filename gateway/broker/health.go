@@ -6,6 +6,7 @@ import (
 
 	"github.com/strandline-io/strandline/tiers/local"
 	"github.com/strandline-io/strandline/tiers/partition"
+	"github.com/strandline-io/strandline/tiers/plan"
 	"github.com/strandline-io/strandline/tiers/remote"
 )
 
@@ -32,6 +33,8 @@ type Health struct {
 	Bucket    error        // why the bucket did not answer when it was asked last (every few seconds)
 	Stalled   int          // partitions whose copies have failed for a while
 	StalledBy *CopiesFail  // the one that has failed for the longest
+	Held      int          // partitions where a record dated in the future keeps what is older than retention.ms (report 110)
+	HeldBy    []Held       // the first of them
 	Sweeping  error        // why the last sweep was not complete
 	Swept     *SweepReport // the last sweep, nil: none yet
 }
@@ -40,6 +43,16 @@ type Health struct {
 type CopiesFail struct {
 	Partition string
 	partition.CopyTrouble
+}
+
+// heldNamed is how many of the held partitions health names.
+const heldNamed = 10
+
+// Held is a partition that keeps more than retention.ms because of a record that is
+// dated in the future.
+type Held struct {
+	Partition string
+	plan.Future
 }
 
 // Health looks at every partition.
@@ -80,6 +93,12 @@ func (h *Health) see(s *slot, now time.Time) {
 	v, name := st.owner.View(), s.identity.Name.String()
 	if v.Err != nil && h.Fenced == nil {
 		h.Offline = append(h.Offline, name+": "+v.Err.Error())
+	}
+	if f := v.Held; f != nil {
+		h.Held++
+		if len(h.HeldBy) < heldNamed {
+			h.HeldBy = append(h.HeldBy, Held{name, *f})
+		}
 	}
 	if c := v.Copying; c != nil && v.Err == nil && now.Sub(c.Since) >= copiesMayFail {
 		h.Stalled++

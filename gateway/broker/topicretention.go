@@ -18,13 +18,16 @@ const sameAsTotal = -2
 func retentionSettings() []TopicSetting {
 	return []TopicSetting{
 		integer("retention.ms", "log.retention.ms", TypeLong, week, -1, math.MaxInt64,
-			"How long records are kept, in milliseconds from the newest timestamp of their segment; -1 is for ever.",
+			"How long records are kept, in milliseconds from the newest timestamp of their segment; -1 is for ever. A timestamp in the future counts as it is in the bucket, "+
+				"and holds the segment, and what is behind it, until then. On disk, where nothing is copied, the time of the last append stands in for one. "+
+				"Either way a warning tells. Without any timestamp a segment ages from its copy, or on disk from the last append.",
 			func(c *partition.Config, n int64) { c.Retention.Total.Age = age(n) }),
 		integer("retention.bytes", "log.retention.bytes", TypeLong, "-1", -1, math.MaxInt64,
 			"How many bytes of a partition are kept in both tiers together, each counted once. The oldest segments go as long as no less than this stays; -1 is no limit.",
 			func(c *partition.Config, n int64) { c.Retention.Total.Bytes = n }),
 		integer("local.retention.ms", "log.local.retention.ms", TypeLong, "-2", sameAsTotal, math.MaxInt64,
-			"How long segments that are in the bucket stay on local disk as well; -2 is retention.ms, -1 for ever.",
+			"How long segments that are in the bucket stay on local disk as well; -2 is retention.ms, -1 for ever. It runs from their newest timestamp, "+
+				"or from the last append if that is missing or lies in the future: such a record keeps nothing on disk.",
 			func(c *partition.Config, n int64) { c.Retention.Local.Age = age(n) }),
 		integer("local.retention.bytes", "log.local.retention.bytes", TypeLong, "-2", sameAsTotal, math.MaxInt64,
 			"How many bytes of a partition stay on local disk once they are in the bucket; -2 is retention.bytes, -1 no limit.",

@@ -61,6 +61,9 @@ func (s *state) onPlan() {
 		return
 	}
 	if s.indexOld {
+		if s.remove.marks {
+			return // its outcome comes first
+		}
 		s.reloading = true
 		s.todo = append(s.todo, reloadJob{s.tokens(), s.fence(), s.id.Name})
 		return

@@ -29,8 +29,8 @@ func (s *state) onExplain() explaining {
 		truth: remoteindex.Truth{Lineage: v.Lineage, Start: v.LogStart, Bound: v.LogEnd},
 		from:  max(v.RemoteEnd, v.LogStart),
 	}
-	if row, ok := s.index.Get(s.retain.held); ok {
-		e.facts.Held = row.Base
+	if v.Held != nil {
+		e.facts.Held = v.Held.Base
 	}
 	totals := s.index.Totals(v.Lineage, v.LogStart, v.LogEnd)
 	e.facts.TotalBytes = totals.Bytes

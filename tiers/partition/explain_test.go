@@ -33,7 +33,7 @@ func TestSegmentsSayWhy(t *testing.T) {
 	d := w.drive()
 	hits := w.bucket.Add(memory.Fault{Ops: memory.OpPut, Err: remote.ErrDenied})
 	d.stamped(hour.Add(-time.Hour), 1)
-	d.stamped(hour, 1)
+	d.stamped(hour.Add(-time.Millisecond), 1) // its newest record is of now
 	d.fill(1)
 	const forTen, forNine = "; kept for 10h 0m more (retention.ms)", "; kept for 9h 0m more (retention.ms)"
 	d.run("copy.planned")

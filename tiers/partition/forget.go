@@ -21,6 +21,7 @@ const recheckAfter = 10 * time.Minute
 // forgetting is what is known of the segments on disk.
 type forgetting struct {
 	busy  bool
+	era   uint64                        // counts the times that everything was forgotten
 	sound map[tiers.SegmentID]bool      // the disk has what its copy has
 	bad   map[tiers.SegmentID]time.Time // it has not: when to look again
 	seen  *remoteindex.Index            // in which all was looked at
@@ -37,9 +38,8 @@ func (s *state) onPlanForget() {
 	f, v := &s.forget, s.view
 	switch {
 	case !s.forgetting():
-		if !f.busy && (f.sound != nil || f.bad != nil) {
-			s.forget = forgetting{}
-		}
+		// What is on disk now may leave it before the next wish.
+		s.forget = forgetting{busy: f.busy, era: f.era + 1}
 		return
 	case f.busy || s.copying != nil || v.LogStart < v.LocalLogStart:
 		return
@@ -58,7 +58,7 @@ func (s *state) onPlanForget() {
 			continue
 		}
 		f.busy = true
-		s.todo = append(s.todo, checkJob{s.tokens(), s.id.Name, row, v, s.local.Segments()})
+		s.todo = append(s.todo, checkJob{s.tokens(), f.era, s.id.Name, row, v, s.local.Segments()})
 		return
 	}
 	f.seen = v.index
@@ -67,6 +67,7 @@ func (s *state) onPlanForget() {
 // checkJob holds a segment in the bucket against the disk.
 type checkJob struct {
 	tokens tokens
+	era    uint64
 	name   tiers.TopicPartition
 	row    tiers.RemoteSegment
 	view   *View
@@ -129,7 +130,7 @@ func (r checkDone) on(s *state) {
 	f := &s.forget
 	f.busy = false
 	switch {
-	case s.offline() != nil || r.tokens != s.tokens() || !s.forgetting():
+	case s.offline() != nil || r.tokens != s.tokens() || r.era != f.era || !s.forgetting():
 	case r.err == nil:
 		if f.sound == nil {
 			f.sound = map[tiers.SegmentID]bool{}

@@ -24,6 +24,7 @@ type Metrics struct {
 	freedSegments *prometheus.CounterVec
 	retainFails   prometheus.Counter
 	heldByFuture  prometheus.Gauge
+	datedGone     prometheus.Counter
 	doomed        prometheus.Gauge
 	offline       prometheus.Gauge
 }
@@ -48,6 +49,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		freedSegments: counters("strandline_retention_segments_total", "Segments that were removed from disk (tier local) or from the bucket (remote), by why.", "tier", "reason"),
 		retainFails:   counter("strandline_retention_failures_total", "Steps of retention that failed and are tried again."),
 		heldByFuture:  gauge("strandline_retention_held_partitions", "Partitions where a record dated in the future keeps what is older than retention.ms."),
+		datedGone:     counter("strandline_retention_future_segments_total", "Segments on disk only that went by the time of their file, as a record in them is dated in the future."),
 		doomed:        gauge("strandline_segments_condemned", "Segments that are on their way out of the bucket and whose rows are not gone yet."),
 		offline:       gauge("strandline_partitions_offline", "Partitions whose disk failed."),
 	}
@@ -67,7 +69,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	if reg != nil {
 		reg.MustRegister(m.appendSeconds, m.syncSeconds, m.appendBytes, m.copyLag, m.copySeconds, m.copyBytes, m.copies,
 			m.copiesStalled, m.reads, m.readBytes, m.holes, m.offline,
-			m.freedBytes, m.freedSegments, m.retainFails, m.heldByFuture, m.doomed)
+			m.freedBytes, m.freedSegments, m.retainFails, m.heldByFuture, m.datedGone, m.doomed)
 	}
 	return m
 }
@@ -183,5 +185,13 @@ func (m *Metrics) retainFailed() {
 func (m *Metrics) held(by int) {
 	if m != nil {
 		m.heldByFuture.Add(float64(by))
+	}
+}
+
+// outdated counts a segment that went by the time of its file, whatever its records
+// say.
+func (m *Metrics) outdated() {
+	if m != nil {
+		m.datedGone.Inc()
 	}
 }

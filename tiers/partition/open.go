@@ -290,7 +290,7 @@ func (s *state) reconcile(o opening) error {
 func (s *state) catchUp(o opening) error {
 	tail, ok := tailOf(s.index, noLimit)
 	end := s.local.LogEnd()
-	if !ok || tail.End <= end || s.discarded(tail, end) {
+	if !ok || tail.End <= max(end, s.id.LogStart) || s.discarded(tail, end) { // what lies below the log start is nobody's
 		return nil
 	}
 	meta, err := s.tailMeta(o, tail, "the local log is behind the bucket, so it is not known where to go on")

@@ -47,6 +47,7 @@ type doomed struct {
 	err      error     // of the last of them
 	alone    bool      // it failed in a batch: it is tried by itself
 	noRow    bool      // only objects are left
+	readable bool      // readers may be on it: it was in the index when its turn came
 	derived  bool      // from the rows: it is pardoned if they say otherwise
 }
 
@@ -55,6 +56,7 @@ type removing struct {
 	list   []*doomed
 	byID   map[tiers.SegmentID]*doomed
 	busy   bool
+	marks  bool    // what is under way changes rows from CopyFinished
 	fenced bool    // the segments are somebody else's business now
 	retry  backoff // of all that failed together
 	seen   doomKey
@@ -110,7 +112,7 @@ func (r *removing) hurry() {
 
 // idle reports whether there is nothing to do now.
 func (r *removing) idle(now time.Time) bool {
-	return !r.busy && (r.wakeAt.IsZero() || now.Before(r.wakeAt))
+	return !r.busy && (r.fenced || r.wakeAt.IsZero() || now.Before(r.wakeAt))
 }
 
 // put puts a segment on the list, unless it is there.
@@ -167,10 +169,12 @@ func (s *state) onMarked(row tiers.RemoteSegment, before *remoteindex.Index) {
 		return
 	}
 	d.phase, d.failures, d.err, d.at, r.dirty = marked, 0, nil, time.Time{}, true
-	if before == nil {
-		return
+	readable := d.readable
+	if before != nil {
+		old, ok := before.Get(row.ID)
+		readable = readable || ok && old.State == tiers.CopyFinished
 	}
-	if old, ok := before.Get(row.ID); ok && old.State == tiers.CopyFinished {
+	if readable {
 		d.since, d.at = s.now(), s.now().Add(s.config.Retention.Delay)
 	}
 }
@@ -179,7 +183,10 @@ func (s *state) onMarked(row tiers.RemoteSegment, before *remoteindex.Index) {
 // any more.
 func (s *state) onDoom() {
 	r, v := &s.remove, s.view
-	key := doomKey{v.index, v.LogStart, s.copyingAt(), s.local.Truncations(), len(s.forget.sound), !s.unknown()}
+	key := doomKey{v.index, v.LogStart, s.copyingAt(), s.local.Truncations(), 0, !s.unknown()}
+	if s.forgetting() {
+		key.sound = len(s.forget.sound)
+	}
 	if key == r.seen {
 		return
 	}
@@ -190,7 +197,7 @@ func (s *state) onDoom() {
 		switch {
 		case facts.Gone(row):
 			why[row.ID] = r.reasonOf(row.End)
-		case s.forget.sound[row.ID] && row.State == tiers.CopyFinished && (key.copying == tiers.NoOffset || row.Base < key.copying):
+		case key.sound > 0 && s.forget.sound[row.ID] && row.State == tiers.CopyFinished && (key.copying == tiers.NoOffset || row.Base < key.copying):
 			why[row.ID] = reasonDisable
 		default:
 			continue
@@ -205,10 +212,23 @@ func (s *state) onDoom() {
 			}
 		}
 	}
-	r.drop(func(d *doomed) bool { return d.derived && d.phase == condemned && why[d.seg.ID] == "" }) // pardoned
+	r.drop(func(d *doomed) bool { // pardoned, unless the rows are to say first what became of it
+		return d.derived && d.phase == condemned && why[d.seg.ID] == "" && (key.known || !d.readable)
+	})
 }
 
-// onPlanRemove begins the next step for as many segments as can take it.
+// removeAt is when to go on removing by the clock; zero: something else wakes the
+// loop, or there is nothing to do.
+func (s *state) removeAt() time.Time {
+	if s.remove.busy || s.remove.fenced {
+		return time.Time{}
+	}
+	return s.remove.wakeAt
+}
+
+// onPlanRemove begins the next step for as many segments as can take it. What was
+// derived from rows that are to be read again waits for them: rows that are read and
+// rows that are marked would overtake each other.
 func (s *state) onPlanRemove() {
 	r := &s.remove
 	if !s.bucket || r.busy || r.fenced {
@@ -220,19 +240,36 @@ func (s *state) onPlanRemove() {
 	}
 	s.metrics.condemned(&r.gauge, len(r.list))
 	r.dirty = false
-	j, wakeAt := r.next(s.plannedAt)
+	j, wakeAt := r.next(s.plannedAt, s.indexOld || s.reloading)
 	r.wakeAt = wakeAt
 	if len(j.segs) == 0 {
 		return
 	}
 	j.fence, j.name = s.fence(), s.id.Name
-	r.busy = true
+	r.busy, r.marks = true, j.phase == condemned
+	if r.marks {
+		s.onCondemned(j.segs)
+	}
 	s.todo = append(s.todo, j)
+}
+
+// onCondemned takes segments out of the index before their rows are marked: from
+// here on they cover nothing, so the disk keeps what it has of them whatever the
+// settings become while the job is under way.
+func (s *state) onCondemned(segs []tiers.RemoteSegment) {
+	ids := make([]tiers.SegmentID, len(segs))
+	for i, seg := range segs {
+		ids[i] = seg.ID
+		if row, ok := s.index.Get(seg.ID); ok && row.State == tiers.CopyFinished {
+			s.remove.byID[seg.ID].readable = true
+		}
+	}
+	s.index, _ = s.index.MoveAll(ids, tiers.DeleteStarted)
 }
 
 // next chooses: what is nearly done first, what failed in company last. wakeAt is
 // when to choose again if there is nothing now.
-func (r *removing) next(now time.Time) (j removeJob, wakeAt time.Time) {
+func (r *removing) next(now time.Time, stale bool) (j removeJob, wakeAt time.Time) {
 	best := -1
 	rank := func(d *doomed) int {
 		n := 2 * int(emptied-d.phase)
@@ -242,6 +279,9 @@ func (r *removing) next(now time.Time) (j removeJob, wakeAt time.Time) {
 		return n
 	}
 	for _, d := range r.list {
+		if stale && d.derived && d.phase == condemned {
+			continue // reading the rows wakes the loop
+		}
 		at := d.at
 		if at.Before(r.retry.at) {
 			at = r.retry.at

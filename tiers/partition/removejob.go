@@ -133,7 +133,7 @@ func (r *removeDone) forget(ctx context.Context, registry Registry) error {
 // on brings the step home.
 func (r removeDone) on(s *state) {
 	q := &s.remove
-	q.busy, q.dirty = false, true
+	q.busy, q.marks, q.dirty = false, false, true
 	switch {
 	case s.offline() != nil:
 		return
@@ -161,6 +161,9 @@ func (r removeDone) on(s *state) {
 		d.failures, d.err, d.alone = d.failures+1, res.err, r.phase == marked
 	}
 	s.onMoved(r.phase, done)
+	if r.phase == condemned && len(done) < len(r.segs) {
+		s.indexOld = true // what was not marked may count still
+	}
 	switch {
 	case len(done) > 0 && q.retry.failures > 0:
 		s.log.Info("removing segments from the bucket works again", "failures", q.retry.failures)
@@ -192,7 +195,7 @@ func (s *state) onStep(d *doomed, noRow bool) {
 	switch d.phase {
 	case condemned:
 		d.phase, d.since, d.noRow = marked, now, noRow
-		if row, ok := s.index.Get(d.seg.ID); ok && row.State == tiers.CopyFinished {
+		if d.readable {
 			d.at = now.Add(s.config.Retention.Delay)
 		}
 	case marked:

@@ -34,11 +34,12 @@ const retainEvery = 5 * time.Minute
 // retaining is what is kept between two passes.
 type retaining struct {
 	every    time.Duration
-	at       time.Time       // of the next pass; zero: at once
-	rolled   bool            // the last pass closed the active segment: the next one does not
-	failures int             // in a row
-	waiters  []chan<- error  // of Retain; each has room for one
-	held     tiers.SegmentID // what a record from the future holds, as it was told; zero: nothing
+	at       time.Time      // of the next pass; zero: at once
+	rolled   bool           // the last pass closed the active segment: the next one does not
+	failures int            // in a row
+	waiters  []chan<- error // of Retain; each has room for one
+	held     *plan.Future   // what a record from the future holds, as it was told; nil: nothing
+	dated    tiers.Offset   // segments that end at or below it went by the time of their file, and that was told
 }
 
 // Retain runs a retention pass now, and returns when what was due at the call is
@@ -98,6 +99,7 @@ func (s *state) onRetain() {
 		p = plan.Retention(s.passFacts(slices.Collect(s.index.All())), now)
 	}
 	s.onHeld(p.Held)
+	s.onDated(p.Dated)
 	s.onFree(p.DropBefore)
 	s.retain.rolled = p.Roll && !s.retain.rolled && s.onRoll() == nil // an error was told; a later pass tries again
 	if s.retain.rolled {
@@ -188,20 +190,31 @@ func (s *state) copyingAt() tiers.Offset {
 
 // onHeld tells of a segment that would be due but for a record from the future
 // (report 110).
-func (s *state) onHeld(seg *tiers.RemoteSegment) {
-	var id tiers.SegmentID
-	if seg != nil {
-		id = seg.ID
-	}
-	if id == s.retain.held {
+func (s *state) onHeld(seg *plan.Future) {
+	was := s.retain.held
+	if seg == was || seg != nil && was != nil && *seg == *was {
 		return
 	}
 	if seg != nil {
 		s.log.Warn("a record dated in the future keeps segments that are older than retention.ms: retention.bytes still counts, and strandline topic trim removes them",
-			"base", seg.Base, "end", seg.End, "newest", time.UnixMilli(seg.MaxTimestamp).UTC())
+			"base", seg.Base, "end", seg.Next, "newest", time.UnixMilli(seg.MaxTimestamp).UTC())
 	}
-	s.metrics.held(count(seg != nil) - count(s.retain.held != tiers.SegmentID{}))
-	s.retain.held = id
+	s.metrics.held(count(seg != nil) - count(was != nil))
+	s.retain.held = seg
+}
+
+// onDated tells, once for each, of segments that leave the log by the time of their
+// file because that of their records is no age (report 110).
+func (s *state) onDated(segs []plan.Future) {
+	for _, seg := range segs {
+		if seg.Next <= s.retain.dated {
+			continue
+		}
+		s.retain.dated = seg.Next
+		s.metrics.outdated()
+		s.log.Warn("a segment with a record dated in the future is deleted by the time of its last append: retention.ms has ended since",
+			"base", seg.Base, "end", seg.Next, "newest", time.UnixMilli(seg.MaxTimestamp).UTC())
+	}
 }
 
 func count(b bool) int {

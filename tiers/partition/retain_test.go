@@ -546,33 +546,6 @@ func TestReport108SwitchedOff(t *testing.T) {
 	d.end()
 }
 
-// TestReport110Future: a record from the future neither keeps its segment on disk
-// nor keeps a size limit from working; by age it holds, and that is told.
-func TestReport110Future(t *testing.T) {
-	var clock time.Time
-	w := clocked(t, &clock, keep(func(r *Retention) { r.Total.Age, r.Local.Age = 2*time.Hour, time.Hour }))
-	w.config.TimestampAfter = 0
-	d := w.drive()
-	d.stamped(hour.Add(24*365*10*time.Hour), 1)
-	d.stamped(hour.Add(-5*time.Hour), 1)
-	d.runAll()
-	clock = hour.Add(48 * time.Hour)
-	d.mustRetain()
-	d.mustRetain()
-	if v := d.View(); v.LogStart != 0 || v.LocalLogStart != 4 {
-		t.Fatalf("%+v", v.Watermarks)
-	}
-	if n := strings.Count(w.noise.String(), "dated in the future"); n != 1 || d.s.retain.held == (tiers.SegmentID{}) {
-		t.Fatalf("told %d times, gauge %v\n%s", n, d.s.retain.held, w.noise)
-	}
-	d.step(func(s *state) { s.config.Retention.Total.Bytes = 1 })
-	d.mustRetain()
-	if v := d.View(); v.LogStart == 0 || d.s.retain.held != (tiers.SegmentID{}) {
-		t.Fatalf("%+v", v.Watermarks)
-	}
-	d.end()
-}
-
 // TestReport125StraddlingSegment: a segment of an epoch that the log start has passed
 // goes with the others.
 func TestReport125StraddlingSegment(t *testing.T) {

@@ -88,7 +88,7 @@ func (r reloadDone) on(s *state) {
 		s.onRetainAnswer(tiers.E(copyKind(r.err), "apply retention", s.place, "it is not known what the bucket holds: %w", r.err))
 	case r.tokens != s.tokens():
 	default:
-		s.indexOld = false
+		s.indexOld, s.remove.dirty = false, true
 		s.onRows(r.rows)
 		if len(s.retain.waiters) > 0 {
 			s.onRetain()

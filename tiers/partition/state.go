@@ -168,7 +168,7 @@ func (s *state) untilWake() time.Duration {
 	if s.offline() != nil || s.closing {
 		return wake
 	}
-	for _, at := range []time.Time{s.flushAt, s.rollAt(), s.remove.wakeAt} {
+	for _, at := range []time.Time{s.flushAt, s.rollAt(), s.removeAt()} {
 		if !at.IsZero() {
 			wake = min(wake, at.Sub(now))
 		}

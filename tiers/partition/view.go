@@ -10,6 +10,7 @@ import (
 	"github.com/strandline-io/strandline/remoteindex"
 	"github.com/strandline-io/strandline/tiers"
 	"github.com/strandline-io/strandline/tiers/local"
+	"github.com/strandline-io/strandline/tiers/plan"
 )
 
 // View is an immutable picture of a partition.
@@ -20,6 +21,7 @@ type View struct {
 	Lineage tiers.Lineage
 	Err     error // not nil: the partition is offline or closed, and why
 	Copying *CopyTrouble
+	Held    *plan.Future // what only a record dated in the future keeps (report 110); nil: nothing
 
 	files  *files             // of the local tier; nil once Err is set
 	index  *remoteindex.Index // of the remote tier; never changed
@@ -99,6 +101,9 @@ func (s *state) onView() *View {
 		v.Watermarks, v.Lineage, v.index = s.marks(), s.local.Lineage(), s.index
 		v.files, v.tiered = s.onFiles(), s.tiered()
 		v.lag = s.onLag(v)
+		if h := s.retain.held; h != nil && h.Next > v.LogStart {
+			v.Held = h
+		}
 		s.local.SetHighWatermark(v.HighWatermark)
 	} else if s.view != nil {
 		v.Watermarks, v.Lineage, v.index = s.view.Watermarks, s.view.Lineage, s.view.index
@@ -137,7 +142,7 @@ func (s *state) onPublished(v *View) {
 // same reports whether a reader could not tell v from w.
 func (v *View) same(w *View) bool {
 	return v.Watermarks == w.Watermarks && v.History == w.History && v.Epoch == w.Epoch && errors.Is(v.Err, w.Err) &&
-		v.files == w.files && v.Copying == w.Copying && v.tiered == w.tiered && v.lag == w.lag && v.index == w.index && slices.Equal(v.Lineage, w.Lineage)
+		v.files == w.files && v.Copying == w.Copying && v.Held == w.Held && v.tiered == w.tiered && v.lag == w.lag && v.index == w.index && slices.Equal(v.Lineage, w.Lineage)
 }
 
 // wakes reports whether a fetch that waits under v would want w.

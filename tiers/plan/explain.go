@@ -185,11 +185,25 @@ func explainTotal(p Placement, f ExplainFacts) string {
 	case left <= 0:
 		return "due by age once all older ones are gone"
 	}
-	out := "kept for " + Duration(left) + " more (retention.ms)"
+	out := "kept for " + Duration(left) + " more (retention.ms" + byFile(p, f.Now) + ")"
 	if size != "" {
 		out += ", or by size: " + size
 	}
 	return out
+}
+
+// byFile says that it is the time of its file that a segment on disk ages by, and
+// why (report 110).
+func byFile(p Placement, now time.Time) string {
+	switch {
+	case p.InBucket:
+		return ""
+	case p.MaxTimestamp < 0:
+		return ", from its last append: its records carry no time"
+	case time.UnixMilli(p.MaxTimestamp).After(now):
+		return ", from its last append: a record in it is dated " + stamp(time.UnixMilli(p.MaxTimestamp)) + ", in the future"
+	}
+	return ""
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }

@@ -65,6 +65,15 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%+v\n%q\nwant %q", c.p, got, c.want)
 		}
 	}
+	disk := onDisk
+	disk.MaxTimestamp = noon().AddDate(10, 0, 0).UnixMilli()
+	if got, want := Explain(disk, facts(week)), "kept for 7d 0h more (retention.ms, from its last append: a record in it is dated 2033-11-14 22:13 UTC, in the future)"; got != want {
+		t.Errorf("%q", got)
+	}
+	disk.MaxTimestamp = -1
+	if got, want := Explain(disk, facts(week)), "kept for 7d 0h more (retention.ms, from its last append: its records carry no time)"; got != want {
+		t.Errorf("%q", got)
+	}
 	future := remote
 	future.MaxTimestamp = noon().AddDate(10, 0, 0).UnixMilli()
 	if got, want := Explain(future, facts(week)), "kept: a record dated 2033-11-14 22:13 UTC, in the future, holds it by age; a size limit still applies"; got != want {

@@ -18,11 +18,12 @@ type PassFacts struct {
 // Pass is what retention does next. First LogStart is published, then DropBefore
 // can rise, so a pass that raised it is followed by another.
 type Pass struct {
-	LogStart   tiers.Offset         // to be remembered and published
-	DropBefore tiers.Offset         // local segments that end at or below it go now: nobody misses them
-	Roll       bool                 // the active segment is due: close it
-	ByAge      bool                 // age has moved LogStart, not size
-	Held       *tiers.RemoteSegment // TotalDrop.Held
+	LogStart   tiers.Offset // to be remembered and published
+	DropBefore tiers.Offset // local segments that end at or below it go now: nobody misses them
+	Roll       bool         // the active segment is due: close it
+	ByAge      bool         // age has moved LogStart, not size
+	Dated      []Future     // LocalDrop.Dated
+	Held       *Future      // of either tier: stays by age only because of a record from the future
 }
 
 // Retention decides what a pass does with what is published now (R6-R10). Where
@@ -30,7 +31,10 @@ type Pass struct {
 // has become the oldest of the log: the bucket's segments go first (report 108).
 func Retention(f PassFacts, now time.Time) Pass {
 	total := TotalRetention(f.Total, now)
-	p := Pass{LogStart: total.Floor, ByAge: total.ByAge, Held: total.Held}
+	p := Pass{LogStart: total.Floor, ByAge: total.ByAge}
+	if h := total.Held; h != nil {
+		p.Held = &Future{h.Base, h.End, h.MaxTimestamp}
+	}
 	local := LocalFacts{
 		Segments: f.Total.Local, LogStart: f.Total.Floor, HighWatermark: f.HighWatermark, RemoteEnd: f.RemoteEnd, Copied: f.Copied, Limits: f.Local,
 	}
@@ -46,7 +50,7 @@ func Retention(f PassFacts, now time.Time) Pass {
 	}
 	local.LogStart, local.Limits = total.Floor, f.Total.Limits
 	d := LocalRetention(local, now)
-	p.Roll = d.Roll
+	p.Roll, p.Dated, p.Held = d.Roll, d.Dated, d.Held
 	if d.LogStart > p.LogStart {
 		p.LogStart, p.ByAge = d.LogStart, d.ByAge
 	}

@@ -57,6 +57,19 @@ type LocalDrop struct {
 	LogStart tiers.Offset // to be published before anything goes
 	Roll     bool         // the active segment is due: close it, a later pass drops it
 	ByAge    bool         // age, not size, was what made the last one due
+	// Dated are the segments that leave the log by the age of their file, because
+	// a record in them is dated in the future: tell (report 110). Only if not Copied;
+	// else the bucket has them.
+	Dated []Future
+	// Held is the segment that stays by the age of its file for that reason, although
+	// something behind it is due. Only if not Copied. Nil: none.
+	Held *Future
+}
+
+// Future is a segment with a record that is dated in the future.
+type Future struct {
+	Base, Next   tiers.Offset
+	MaxTimestamp int64 // milliseconds since 1970
 }
 
 // LocalRetention decides which segments leave the disk (R6): from the oldest on,
@@ -71,9 +84,12 @@ func LocalRetention(f LocalFacts, now time.Time) LocalDrop {
 	}
 	d.Before = f.Segments[0].Base
 	over := overBy(f.Segments, f.Limits.Bytes)
-	for _, s := range f.Segments {
+	for i, s := range f.Segments {
 		bySize := f.Limits.Bytes >= 0 && over-s.Size >= 0
-		due := s.Next <= f.LogStart || bySize || f.Limits.Age >= 0 && now.Sub(localTime(s, now)) >= f.Limits.Age
+		due := s.Next <= f.LogStart || bySize || f.old(s, now)
+		if !due && !f.Copied && slices.ContainsFunc(f.Segments[i+1:], func(s LocalSegment) bool { return f.old(s, now) }) {
+			d.Held = future(s, now)
+		}
 		if s.Size == 0 || !due || f.HighWatermark < s.Next {
 			return d
 		}
@@ -88,9 +104,26 @@ func LocalRetention(f LocalFacts, now time.Time) LocalDrop {
 		d.Before = s.Next
 		if !f.Copied && s.Next > d.LogStart {
 			d.LogStart, d.ByAge = s.Next, !bySize
+			if dated := future(s, now); dated != nil && !bySize {
+				d.Dated = append(d.Dated, *dated)
+			}
 		}
 	}
 	return d
+}
+
+// old reports whether a segment is due by age.
+func (f LocalFacts) old(s LocalSegment, now time.Time) bool {
+	return f.Limits.Age >= 0 && s.Size > 0 && now.Sub(localTime(s, now)) >= f.Limits.Age
+}
+
+// future returns what there is to tell of a segment that is dated in the future,
+// nil if it is not.
+func future(s LocalSegment, now time.Time) *Future {
+	if s.Size == 0 || !time.UnixMilli(s.MaxTimestamp).After(now) {
+		return nil
+	}
+	return &Future{s.Base, s.Next, s.MaxTimestamp}
 }
 
 func overBy(segs []LocalSegment, limit int64) int64 {

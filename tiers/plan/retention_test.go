@@ -2,6 +2,7 @@ package plan
 
 import (
 	"encoding/binary"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -107,12 +108,12 @@ func TestR6_LocalRetention(t *testing.T) {
 		{"no segments", LocalFacts{LogStart: 7, HighWatermark: 50, Limits: all}, 0, 7, false},
 	} {
 		got := LocalRetention(c.f, noon())
-		if got != (LocalDrop{Before: c.before, LogStart: c.start, Roll: c.roll}) {
+		if !reflect.DeepEqual(got, LocalDrop{Before: c.before, LogStart: c.start, Roll: c.roll}) {
 			t.Errorf("%s: %+v, want before %d, start %d, roll %v", c.name, got, c.before, c.start, c.roll)
 		}
 	}
 	empty := LocalFacts{Segments: local(0, 100, 10, 10), HighWatermark: 10, RemoteEnd: 10, Copied: true, Limits: all}
-	if got := LocalRetention(empty, noon()); got != (LocalDrop{Before: 10}) {
+	if got := LocalRetention(empty, noon()); !reflect.DeepEqual(got, LocalDrop{Before: 10}) {
 		t.Errorf("an empty active segment: %+v", got)
 	}
 }
@@ -144,6 +145,47 @@ func TestReport110_FutureTimestampDoesNotPinLocalSegments(t *testing.T) {
 	rows[0].CreatedAt = noon()
 	if d := TotalRetention(total, noon()); len(d.Delete) != 0 {
 		t.Errorf("no record carries a time, copied just now: %+v", d)
+	}
+}
+
+// Report 110, where nothing is copied: what goes by the time of its file although a
+// record in it is dated in the future, and what stays by it before something that is
+// due, is named. What size or a trim takes is not, nor what is in the bucket.
+func TestReport110_WhatTheFilesTimeDecidesIsNamed(t *testing.T) {
+	later := noon().AddDate(10, 0, 0).UnixMilli()
+	for _, c := range []struct {
+		name  string
+		bend  func(*LocalFacts)
+		dated []Future
+		held  *Future
+	}{
+		{"its file is old", func(*LocalFacts) {}, []Future{{10, 20, later}}, nil},
+		{"its file is new, what follows is old", func(f *LocalFacts) { f.Segments[1].Modified = noon() }, nil, &Future{10, 20, later}},
+		{"its file is new, the active one is old", func(f *LocalFacts) {
+			f.Segments[1].Modified, f.Segments[2].MaxTimestamp = noon(), noon().UnixMilli()
+		}, nil, &Future{10, 20, later}},
+		{"its file is new, and so is what follows", func(f *LocalFacts) {
+			f.Segments[1].Modified, f.Segments[2].MaxTimestamp, f.Segments[3].MaxTimestamp = noon(), noon().UnixMilli(), noon().UnixMilli()
+		}, nil, nil},
+		{"what stays is not dated in the future", func(f *LocalFacts) { f.Segments[1].MaxTimestamp = noon().UnixMilli() }, nil, nil},
+		{"a record of this moment is none of the future", func(f *LocalFacts) {
+			f.Segments[1].MaxTimestamp, f.Limits.Age = noon().UnixMilli(), 0
+		}, nil, nil},
+		{"no record carries a time", func(f *LocalFacts) { f.Segments[1].MaxTimestamp = -1 }, nil, nil},
+		{"by size", func(f *LocalFacts) { f.Limits.Bytes = 0 }, nil, nil},
+		{"below the log start already", func(f *LocalFacts) { f.LogStart = 20 }, nil, nil},
+		{"no limit of age", func(f *LocalFacts) { f.Limits.Age = Forever }, nil, nil},
+		{"it is in the bucket", func(f *LocalFacts) { f.Copied, f.RemoteEnd = true, 50 }, nil, nil},
+		{"it is in the bucket, and its file is new", func(f *LocalFacts) {
+			f.Copied, f.RemoteEnd, f.Segments[1].Modified = true, 50, noon()
+		}, nil, nil},
+	} {
+		f := LocalFacts{Segments: local(0, 100, 50, 10, 20, 30), HighWatermark: 50, Limits: Limits{Forever, time.Minute}}
+		f.Segments[1].MaxTimestamp = later
+		c.bend(&f)
+		if d := LocalRetention(f, noon()); !reflect.DeepEqual(d.Dated, c.dated) || !reflect.DeepEqual(d.Held, c.held) {
+			t.Errorf("%s: %+v, held %+v; want %+v, %+v", c.name, d.Dated, d.Held, c.dated, c.held)
+		}
 	}
 }
 
