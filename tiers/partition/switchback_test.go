@@ -83,6 +83,8 @@ func TestRowsAreNotReadWhileTheyAreMarked(t *testing.T) {
 	answer := d.ask(4)
 	d.run("start.raise")
 	<-answer
+	d.run("remove.drop")
+	d.run("remove.row")
 	if slices.Contains(d.points(), "remove.mark@2") {
 		t.Fatalf("rows are marked while they are read: %v", d.points())
 	}
