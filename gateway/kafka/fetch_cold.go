@@ -27,7 +27,7 @@ func (f *fetching) goCold(p *pull) {
 		return
 	}
 	if n > 0 {
-		if n = f.reserve(n); n == 0 {
+		if n = f.reserveCold(n); n == 0 {
 			return
 		}
 	}
@@ -39,6 +39,7 @@ func (f *fetching) goCold(p *pull) {
 	ctx, left, done := f.coldCtx, f.left, f.coldDone
 	go func() {
 		r := f.read(ctx, p, n, minOne)
+		f.srv.waiting.Release(int64(n))
 		select {
 		case done <- coldRead{p, r}:
 		case <-left:
@@ -48,6 +49,25 @@ func (f *fetching) goCold(p *pull) {
 			f.srv.responses.Release(r.reserved)
 		}
 	}()
+}
+
+// reserveCold is reserve for a read that waits for a bucket. All of those together
+// hold at most half of the budget while they wait: a bucket that hangs must not
+// keep what is on disk from being answered.
+func (f *fetching) reserveCold(n int) int {
+	n = min(n, max(1, f.srv.lim.InFlightResponseBytes/2))
+	if !f.srv.waiting.TryAcquire(int64(n)) {
+		if f.reserved > 0 || f.colds > 0 {
+			return 0
+		}
+		n = min(n, 1<<20)
+		if f.srv.waiting.Acquire(f.coldCtx, int64(n)) != nil {
+			return 0
+		}
+	}
+	got := f.reserve(n)
+	f.srv.waiting.Release(int64(n - got))
+	return got
 }
 
 // warmed brings home what came from the bucket.

@@ -49,6 +49,7 @@ type Server struct {
 	buffers   buffers
 	requests  *semaphore.Weighted // bytes of requests in flight
 	responses *semaphore.Weighted // bytes of records on their way out
+	waiting   *semaphore.Weighted // of these, what may wait for a bucket
 	sessions  *sessions
 	quiet     quieter
 
@@ -87,6 +88,7 @@ func newServer(o Options, d directory, g offsetStore) (*Server, error) {
 		apis:      map[int16]api{},
 		requests:  newBudget(lim.InFlightRequestBytes),
 		responses: newBudget(lim.InFlightResponseBytes),
+		waiting:   newBudget(max(1, lim.InFlightResponseBytes/2)),
 		drain:     make(chan struct{}),
 		conns:     map[*conn]struct{}{},
 		perIP:     map[string]int{},
