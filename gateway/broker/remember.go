@@ -20,7 +20,7 @@ func (b *Broker) remember(ctx context.Context, f partition.Fence, o tiers.Offset
 	}
 	b.wake(b.flushes) // its row is there, so a restart begins at it in any case
 	return tiers.E(tiers.RemoteUnavailable, "remember log start", f.Partition.String(),
-		"that the log starts at %d is not known to be in the bucket, so nothing was deleted: try again: %w", o, err)
+		"that the log starts at %d is not known to be in the bucket: nothing was deleted yet, but what lies below may still go, since the change is tried again: %w", o, err)
 }
 
 // trimForEver forgets changes on a node without a bucket: there they are for nobody

@@ -4,12 +4,14 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/strandline-io/strandline/gateway/control"
 	"github.com/strandline-io/strandline/tiers"
+	"github.com/strandline-io/strandline/tiers/fsys"
 	"github.com/strandline-io/strandline/tiers/partition"
 	"github.com/strandline-io/strandline/tiers/remote"
 	"github.com/strandline-io/strandline/tiers/remote/memory"
@@ -68,7 +70,7 @@ func TestReport049LogStartIsInTheBucketBeforeItIsAnswered(t *testing.T) {
 		t.Errorf("the bucket says %d", got)
 	}
 	away := r.bucket.Add(memory.Fault{Ops: memory.OpPut, Key: "cluster/change/", Sticky: true, Err: remote.ErrUnavailable})
-	wantKind(t, "raise", n.registry.RaiseLogStart(t.Context(), f, 6), tiers.RemoteUnavailable, "not known to be in the bucket", "nothing was deleted")
+	wantKind(t, "raise", n.registry.RaiseLogStart(t.Context(), f, 6), tiers.RemoteUnavailable, "not known to be in the bucket", "may still go")
 	if got := r.bucketStart(topic, 1); got != 5 {
 		t.Errorf("the bucket says %d", got)
 	}
@@ -260,4 +262,46 @@ func (c *claimReads) busy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.running
+}
+
+// TestReopenUsesNoUnrememberedStart: the raise failed because the bucket did not
+// take it, and then the disk failed. Its row must not have the next owner delete
+// what a rebuild would still look for; once the bucket knows it, the raise counts.
+func TestReopenUsesNoUnrememberedStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.change = quiet
+		n := r.start()
+		topic := n.create("orders", 1, "remote.storage.enable", "true")
+		for range 4 {
+			n.fill("orders", 0, 1)
+		}
+		objects := len(r.bucket.Keys("topics/"))
+		r.bucket.Add(memory.Fault{Ops: memory.OpPut, Key: "cluster/change/", Sticky: true, Err: remote.ErrUnavailable})
+		_, err := n.owner("orders", 0).DeleteRecords(t.Context(), 3)
+		wantKind(t, "trim", err, tiers.RemoteUnavailable, "may still go")
+		breakDisk := func() tiers.Offset {
+			r.faulty.Add(fsys.Fault{Kinds: fsys.OpSyncData, Name: topic.ID.Hex(), Err: syscall.EIO})
+			if _, err := n.append("orders", 0, "x"); err == nil {
+				t.Fatal("the disk did not fail")
+			}
+			if time.Sleep(5 * time.Second); !n.serves("orders", 2*time.Minute) {
+				t.Fatal("it did not come back")
+			}
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			return n.owner("orders", 0).View().LogStart
+		}
+		if row, start := n.rowStart(topic, 0), breakDisk(); row != 3 || start != 0 {
+			t.Errorf("the row says %d, the owner starts at %d", row, start)
+		}
+		if left := len(r.bucket.Keys("topics/")); left != objects {
+			t.Errorf("%d of %d objects are left below a log start that the bucket does not know", left, objects)
+		}
+		r.bucket.Clear()
+		if start := breakDisk(); start != 3 || r.bucketStart(topic, 0) != 3 {
+			t.Errorf("the owner starts at %d, the bucket says %d", start, r.bucketStart(topic, 0))
+		}
+		n.end()
+	})
 }

@@ -105,6 +105,34 @@ func (s *slot) await(acceptLoss bool) <-chan error {
 	return outcome
 }
 
+// startAgain returns the log start with which a partition is opened again whose
+// last owner served one of had. What its row says beyond that counts only once it
+// is in the bucket (R8): the raise may be what failed, and below the log start of
+// an owner objects go.
+func (b *Broker) startAgain(ctx context.Context, id partition.Identity, closedAt time.Time, had tiers.Offset) (tiers.Offset, error) {
+	row, err := b.rows.logStart(ctx, b, id.ID, closedAt)
+	if err != nil || row <= had {
+		return had, err
+	}
+	rev, err := b.o.Store.LastRev(ctx)
+	if err != nil {
+		return had, tiers.E(tiers.Other, "open partition", id.Name.String(), "read the last change: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.o.ClaimEvery) // others wait for their turn to open
+	defer cancel()
+	err = b.putChanges(ctx, rev)
+	switch {
+	case err == nil:
+		return row, nil
+	case b.fenced.Load() != nil:
+		return had, err
+	}
+	b.wake(b.flushes)
+	b.o.Log.Warn("a log start is not known to be in the bucket and is not used yet: the partition starts where it did",
+		"partition", id.Name.String(), "log_start", had, "row", row, "err", err)
+	return had, nil
+}
+
 // rowsAsOf keeps the log starts of all partitions for those that are opened again
 // in one go: a disk that fails takes thousands with it.
 type rowsAsOf struct {

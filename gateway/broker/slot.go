@@ -48,6 +48,7 @@ type slot struct {
 	attempts chan struct{} // closed when the attempts under way have ended; nil: there are none
 	waiting  []chan error  // for the outcome of the next attempt
 	acked    tiers.Offset  // an owner of this process has acknowledged up to here
+	started  tiers.Offset  // the log start that the last owner served
 	closedAt time.Time     // when the last owner had ended; zero: there was none
 	openedAt time.Time     // the last time
 	relapse  time.Duration // the pause before the attempts of a partition that failed again
@@ -173,7 +174,7 @@ func (b *Broker) replace(s *slot, broken *partition.Owner) bool {
 		b.o.Log.Debug("closing it", "partition", name, "err", err)
 	}
 	s.mu.Lock()
-	s.closedAt = b.o.Now()
+	s.closedAt, s.started = b.o.Now(), max(s.started, broken.View().LogStart)
 	s.mu.Unlock()
 	return wait == 0 || s.rest(wait)
 }
@@ -242,14 +243,14 @@ func (b *Broker) tryOpen(s *slot) error {
 		return err
 	}
 	s.mu.Lock()
-	id, config, deps, closedAt := s.identity, s.config, b.deps(s.identity), s.closedAt
+	id, config, deps, closedAt, started := s.identity, s.config, b.deps(s.identity), s.closedAt, s.started
 	if !s.acceptLoss {
 		deps.Acknowledged = s.acked
 	}
 	s.mu.Unlock()
 	if !closedAt.IsZero() { // its owner may have raised the log start
 		var err error
-		if id.LogStart, err = b.rows.logStart(ctx, b, id.ID, closedAt); err != nil {
+		if id.LogStart, err = b.startAgain(ctx, id, closedAt, max(id.LogStart, started)); err != nil {
 			return err
 		}
 	}
