@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/strandline-io/strandline/tiers"
@@ -195,9 +196,12 @@ func (c *Cache) runChunks(ctx context.Context, j *job) {
 		k++
 	}
 	// A body that breaks off for good is asked for once more.
-	for tries := 0; k < len(j.run); tries++ {
+	for tries := 0; k < len(j.run); {
 		var err error
-		if k, err = c.runBody(ctx, j, k); err != nil && (tries > 0 || ctx.Err() != nil || !brokeOff(err)) {
+		if k, err = c.runBody(ctx, j, k); err == nil {
+			continue
+		}
+		if tries++; tries > 1 || ctx.Err() != nil || !brokeOff(err) {
 			c.fail(j, k, err)
 			return
 		}
@@ -210,7 +214,7 @@ var errBrokeOff = errors.New("the body broke off")
 func brokeOff(err error) bool { return errors.Is(err, errBrokeOff) }
 
 // runBody is one request for the chunks from the k-th on. It returns the first
-// that did not come.
+// that did not come, or that comes after one that was damaged.
 func (c *Cache) runBody(ctx context.Context, j *job, k int) (int, error) {
 	from := (j.first + int64(k)) * ChunkSize
 	want := min(j.meta.Segment.Size, (j.first+int64(len(j.run)))*ChunkSize) - from
@@ -218,7 +222,8 @@ func (c *Cache) runBody(ctx context.Context, j *job, k int) (int, error) {
 	if err != nil {
 		return k, shortIsDamaged(err)
 	}
-	defer func() { _ = body.Close() }() // it was only read
+	closed := sync.OnceFunc(func() { _ = body.Close() }) // it was only read
+	defer closed()
 	for ; k < len(j.run); k++ {
 		b := make([]byte, j.bytes(k))
 		n, err := io.ReadFull(body, b)
@@ -228,17 +233,28 @@ func (c *Cache) runBody(ctx context.Context, j *job, k int) (int, error) {
 		}
 		if CRC32C(b) != j.meta.ChunkCRC[j.first+int64(k)] {
 			c.metrics.damaged.WithLabelValues("chunk").Inc()
-			if err = c.again(ctx, j, k, b); err != nil && ctx.Err() == nil && errors.Is(err, ErrChecksum) {
-				c.failOne(j, k, err) // one that is damaged says nothing of the next
-				continue
-			} else if err != nil {
-				return k, err
-			}
+			closed() // whoever holds a place in a lane must not wait for another one
+			return c.mendChunk(ctx, j, k, b)
 		}
 		c.keepChunk(j, k, b)
 	}
 	_, _ = io.Copy(io.Discard, body) // at the end of its body a connection can be used again
 	return k, nil
+}
+
+// mendChunk lands a chunk that came damaged, or fails it alone: one that is damaged
+// says nothing of the next.
+func (c *Cache) mendChunk(ctx context.Context, j *job, k int, b []byte) (int, error) {
+	err := c.again(ctx, j, k, b)
+	switch {
+	case err == nil:
+		c.keepChunk(j, k, b)
+	case ctx.Err() == nil && errors.Is(err, ErrChecksum):
+		c.failOne(j, k, err)
+	default:
+		return k, err
+	}
+	return k + 1, nil
 }
 
 // again asks for a chunk that came damaged once more, by itself.

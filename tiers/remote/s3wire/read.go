@@ -150,7 +150,9 @@ func (b *Bucket) Stat(ctx context.Context, key string) (remote.Object, error) {
 	defer done()
 	h, err := b.client.Head(rctx, b.full(key), b.cfg.Checksum)
 	if err != nil {
-		return remote.Object{}, b.explain(ctx, key, f, err)
+		failed := b.fail(ctx, "stat", key, reads, f, err)
+		done() // whoever holds a place in a lane must not wait for another one
+		return remote.Object{}, b.explain(ctx, key, b.client.Fault(err).Status, failed)
 	}
 	return b.object(key, h, 0)
 }
@@ -158,9 +160,7 @@ func (b *Bucket) Stat(ctx context.Context, key string) (remote.Object, error) {
 // explain is the error of a HEAD, whose answer has no body and so no code: it
 // asks once more with GET where it matters which of several it was, such as
 // whether the object or the whole bucket is missing.
-func (b *Bucket) explain(ctx context.Context, key string, f *flight, err error) error {
-	failed := b.fail(ctx, "stat", key, reads, f, err)
-	status := b.client.Fault(err).Status
+func (b *Bucket) explain(ctx context.Context, key string, status int, failed error) error {
 	if status < http.StatusBadRequest || status >= http.StatusInternalServerError {
 		return failed
 	}
