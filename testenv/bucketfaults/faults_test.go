@@ -163,36 +163,6 @@ func TestReport127TopicDeletionUnderFaults(t *testing.T) {
 	})
 }
 
-// TestReport104ListingsThatLie: the sweep stops with an error that names the
-// store, soon, and deletes nothing.
-func TestReport104ListingsThatLie(t *testing.T) {
-	each(t, map[string]rules{
-		"no token":   {{Query: "list-type=2", Action: faultproxy.ListNoToken, Times: -1}},
-		"same token": {{Query: "list-type=2", Action: faultproxy.ListSameToken, Times: -1}},
-	}, func(s *site, f rules) {
-		n := s.up()
-		s.fill(n)
-		s.insist("copy", s.owner(n).CopyAll)
-		before := len(s.keys(""))
-		s.hurt(f)
-		began := time.Now()
-		rep, err := admin(n).Sweep(s.t.Context(), false, true)
-		if err != nil || !strings.Contains(rep.Error, "s3://") || rep.Deleted != 0 || time.Since(began) > 30*time.Second {
-			s.t.Errorf("%+v, %v after %s", rep, err, time.Since(began))
-		}
-		s.struck()
-		deletes := s.proxy.Count()[faultproxy.Delete]
-		s.proxy.Clear()
-		if after := len(s.keys("")); after != before {
-			s.t.Errorf("%d objects, there were %d; %d deletes", after, before, deletes)
-		}
-		if rep, err := admin(n).Sweep(s.t.Context(), false, true); err != nil || rep.Error != "" || rep.Deleted != 0 {
-			s.t.Errorf("healed: %+v, %v", rep, err)
-		}
-		s.read(n)
-	})
-}
-
 // TestAKeyThatAListingHides stays: the sweep only takes what it sees and no row
 // names.
 func TestAKeyThatAListingHides(t *testing.T) {

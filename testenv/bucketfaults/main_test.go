@@ -59,6 +59,7 @@ type site struct {
 	bucket s3srv.Bucket
 	fs     *mem.FS
 	config gateway.Config
+	direct remote.Bucket // see past
 }
 
 func newSite(t *testing.T, driver string) *site {
@@ -227,18 +228,28 @@ func (s *site) loseDisk(n *gateway.Node) {
 	}
 }
 
-// keys lists the bucket past the proxy.
-func (s *site) keys(prefix string) []string {
+// past opens the bucket past the proxy.
+func (s *site) past() remote.Bucket {
 	s.t.Helper()
+	if s.direct != nil {
+		return s.direct
+	}
 	c := s.config
 	c.Bucket = s.bucket.URL(s.driver, "p")
 	b, err := gateway.OpenBucket(s.t.Context(), c)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer func() { _ = b.Close() }()
+	s.t.Cleanup(func() { _ = b.Close() })
+	s.direct = b
+	return b
+}
+
+// keys lists the bucket past the proxy.
+func (s *site) keys(prefix string) []string {
+	s.t.Helper()
 	var out []string
-	for o, err := range b.List(s.t.Context(), remote.ListOptions{Prefix: prefix}) {
+	for o, err := range s.past().List(s.t.Context(), remote.ListOptions{Prefix: prefix}) {
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -104,11 +104,14 @@ func strip(h http.Header, prefixes []string) {
 	}
 }
 
-func rewrites(a Action) bool { return a == ListNoToken || a == ListSameToken || a == ListDropKey }
+func rewrites(a Action) bool {
+	return a == ListNoToken || a == ListSameToken || a == ListDropKey || a == ListOld
+}
 
 var (
 	token     = regexp.MustCompile(`<NextContinuationToken>[^<]*</NextContinuationToken>`)
 	truncated = regexp.MustCompile(`<IsTruncated>[^<]*</IsTruncated>`)
+	written   = regexp.MustCompile(`<LastModified>([^<]*)</LastModified>`)
 	entry     = regexp.MustCompile(`(?s)<(Contents|CommonPrefixes)>.*?</(Contents|CommonPrefixes)>`)
 )
 
@@ -121,11 +124,28 @@ func rewrite(b []byte, a Action) []byte {
 		}
 		return b
 	}
+	if a == ListOld {
+		return b
+	}
 	next := more
 	if a == ListSameToken {
 		next += "<NextContinuationToken>again</NextContinuationToken>"
 	}
 	return truncated.ReplaceAll(token.ReplaceAll(b, nil), []byte(next))
+}
+
+// aged makes everything in a listing older.
+func aged(b []byte, by time.Duration) []byte {
+	if by == 0 {
+		return b
+	}
+	return written.ReplaceAllFunc(b, func(m []byte) []byte {
+		at, err := time.Parse(time.RFC3339, string(written.FindSubmatch(m)[1]))
+		if err != nil {
+			return m
+		}
+		return []byte("<LastModified>" + at.Add(-by).UTC().Format("2006-01-02T15:04:05.000Z") + "</LastModified>")
+	})
 }
 
 // Class is a kind of request, as a bill has it.

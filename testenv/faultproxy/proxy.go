@@ -50,6 +50,7 @@ const (
 	ListNoToken   Action = "list: no token"    // more follows, and no token to ask for it
 	ListSameToken Action = "list: same token"  // more follows, always with the same token
 	ListDropKey   Action = "list: key missing" // its first key is missing
+	ListOld       Action = "list: old"         // all is as it is, but for Rule.Age
 )
 
 // Rule picks requests and says what happens to them. Empty fields match all.
@@ -66,6 +67,7 @@ type Rule struct {
 	Code    string // S3's error code; SlowDown for 503, none for others if empty
 	Rate    int    // bytes a second
 	Headers []string
+	Age     time.Duration // of listings: everything in them was written that much earlier
 }
 
 // Seen is a request that reached the proxy.
@@ -288,7 +290,7 @@ func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, resp *http.Respon
 	}
 	if rewrites(rule.Action) {
 		b, _ := io.ReadAll(resp.Body)
-		b = rewrite(b, rule.Action)
+		b = aged(rewrite(b, rule.Action), rule.Age)
 		w.Header().Set("Content-Length", strconv.Itoa(len(b)))
 		w.WriteHeader(resp.StatusCode)
 		_, _ = w.Write(b)

@@ -273,6 +273,23 @@ func TestRewrittenListings(t *testing.T) {
 	}
 }
 
+func TestListingsThatAreOlder(t *testing.T) {
+	const whole = "<R><IsTruncated>true</IsTruncated><Contents><Key>a</Key><LastModified>2026-05-03T10:20:30.456Z</LastModified></Contents>" +
+		"<Contents><Key>b</Key><LastModified>no time</LastModified></Contents></R>"
+	p, o := start(t)
+	o.kept["/b"] = []byte(whole)
+	p.Add(Rule{Query: "list-type=2", Action: ListOld, Age: 48 * time.Hour})
+	want := strings.Replace(whole, "2026-05-03T", "2026-05-01T", 1)
+	if _, got, err := do(t.Context(), p, http.MethodGet, "/b?list-type=2", nil); err != nil || string(got) != want {
+		t.Errorf("%v, %s", err, got)
+	}
+	p.Add(Rule{Query: "list-type=2", Action: ListNoToken, Age: 24 * time.Hour})
+	want = strings.Replace(whole, "2026-05-03T", "2026-05-02T", 1)
+	if _, got, err := do(t.Context(), p, http.MethodGet, "/b?list-type=2", nil); err != nil || string(got) != want {
+		t.Errorf("%v, %s", err, got)
+	}
+}
+
 func TestRequestsAreCountedByClass(t *testing.T) {
 	p, _ := start(t)
 	for _, r := range []struct{ method, path string }{
