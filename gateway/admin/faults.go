@@ -33,6 +33,14 @@ func (s *Server) reopenPartition(w http.ResponseWriter, r *http.Request) error {
 // sweepBucket sweeps while the caller waits. One that leaves ends it.
 func (s *Server) sweepBucket(w http.ResponseWriter, r *http.Request) error {
 	var in broker.SweepRequest
+	if r.ContentLength != 0 {
+		return tiers.E(tiers.InvalidRequest, "sweep", "", "a sweep takes no body: nothing was done; write POST /v1/sweep?dry_run=true")
+	}
+	for name := range r.URL.Query() {
+		if name != "dry_run" && name != "all" {
+			return tiers.E(tiers.InvalidRequest, "sweep", "", "%q is not a parameter of a sweep, nothing was done: use dry_run and all", name)
+		}
+	}
 	for name, set := range map[string]*bool{"dry_run": &in.DryRun, "all": &in.All} {
 		v := r.URL.Query().Get(name)
 		if !r.URL.Query().Has(name) {

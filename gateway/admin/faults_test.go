@@ -98,8 +98,10 @@ func TestSweepOverHTTP(t *testing.T) {
 	if a, body := r.call("POST", "/v1/sweep?dry_run", ""); a.StatusCode != http.StatusOK || !strings.Contains(body, `"dry_run":true`) {
 		t.Errorf("%d %s", a.StatusCode, body)
 	}
-	if a, body := r.call("POST", "/v1/sweep?all=perhaps", ""); a.StatusCode != http.StatusBadRequest {
-		t.Errorf("%d %s", a.StatusCode, body)
+	for _, bad := range [][2]string{{"?all=perhaps", ""}, {"?dryrun=true", ""}, {"?DRY_RUN=true", ""}, {"", `{"dry_run":true}`}} {
+		if a, body := r.call("POST", "/v1/sweep"+bad[0], bad[1]); a.StatusCode != http.StatusBadRequest {
+			t.Errorf("%v: %d %s", bad, a.StatusCode, body)
+		}
 	}
 }
 

@@ -373,9 +373,9 @@ func (w *sweeper) delete(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// selfTestKey is a key of a self-test, which removes its objects itself unless it
-// is cut off.
-var selfTestKey = regexp.MustCompile(`^` + regexp.QuoteMeta(remote.SelfTestPrefix) + `[A-Z2-7]{26,}/[a-z]+$`)
+// selfTestKey is a key of a self-test, of a start or of doctor, which removes its
+// objects itself unless it is cut off.
+var selfTestKey = regexp.MustCompile(`^` + regexp.QuoteMeta(remote.SelfTestPrefix) + `(doctor-)?[A-Z2-7]{26,}/[a-z0-9-]+$`)
 
 // selfTests removes what self-tests have left.
 func (w *sweeper) selfTests(ctx context.Context) error {

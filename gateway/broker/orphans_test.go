@@ -437,3 +437,16 @@ func TestSweepGivesUpOnABucketThatIsAway(t *testing.T) {
 	_, err = a.b.Sweep(t.Context(), SweepRequest{})
 	wantKind(t, "no bucket", err, tiers.InvalidConfig)
 }
+
+// TestSelfTestKeys: what self-tests leave when they are killed is known as theirs.
+func TestSelfTestKeys(t *testing.T) {
+	id := strings.Repeat("A", 26)
+	for key, ours := range map[string]bool{
+		remote.SelfTestPrefix + id + "/crc": true, remote.SelfTestPrefix + "doctor-" + id + "/large": true,
+		remote.SelfTestPrefix + "doctor-" + id + "/small-3": true, remote.SelfTestPrefix + "mine/notes": false, "cluster/claim": false,
+	} {
+		if got := selfTestKey.MatchString(key); got != ours {
+			t.Errorf("%s: %v", key, got)
+		}
+	}
+}
