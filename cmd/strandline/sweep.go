@@ -97,7 +97,7 @@ node, with growing pauses. This does it at once and says what comes of it. A
 partition that serves is left alone.
 
 If the log ends below what this run of the node has acknowledged, records are
-gone, and the partition stays offline. --accept-loss goes on without them.`,
+gone, and the partition stays offline. --accept-loss goes on behind them; their offsets are given to no other records.`,
 		Example: "  strandline topic reopen orders/0",
 		Args:    exactly("TOPIC/PARTITION"),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -314,8 +314,11 @@ func TestLostAcknowledgedRecordsStayOffline(t *testing.T) {
 		if err := n.Reopen(t.Context(), "orders", 0, true); err != nil {
 			t.Fatal(err)
 		}
-		if v := n.owner("orders", 0).View(); v.LogEnd != 0 || v.Err != nil {
-			t.Errorf("log end %d, %v", v.LogEnd, v.Err)
+		if v := n.owner("orders", 0).View(); v.LogStart != 3 || v.LogEnd != 3 || v.Err != nil {
+			t.Errorf("log [%d,%d), %v", v.LogStart, v.LogEnd, v.Err)
+		}
+		if at, err := n.append("orders", 0, "other"); at != 3 || err != nil { // never an offset that names something else
+			t.Errorf("a new record is at %d, %v", at, err)
 		}
 		if err := n.Reopen(t.Context(), "orders", 0, false); err != nil {
 			t.Errorf("reopen of one that serves: %v", err)

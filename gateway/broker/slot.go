@@ -244,9 +244,7 @@ func (b *Broker) tryOpen(s *slot) error {
 	}
 	s.mu.Lock()
 	id, config, deps, closedAt, started := s.identity, s.config, b.deps(s.identity), s.closedAt, s.started
-	if !s.acceptLoss {
-		deps.Acknowledged = s.acked
-	}
+	deps.Acknowledged, deps.AcceptLoss = s.acked, s.acceptLoss
 	s.mu.Unlock()
 	if !closedAt.IsZero() { // its owner may have raised the log start
 		var err error

@@ -62,14 +62,25 @@ func openState(ctx context.Context, id Identity, c Config, d Deps) (*state, erro
 	return s, nil
 }
 
-// checkAcknowledged refuses a log that has lost what this process promised.
-func (s *state) checkAcknowledged(acked tiers.Offset) error {
-	if end := s.local.LogEnd(); end < acked {
+// checkAcknowledged refuses a log that has lost what this process promised. If the
+// loss is accepted it goes on behind the offsets that were acknowledged: whoever
+// has read them would take other records under the same offsets, in the same
+// leader epoch, for those.
+func (s *state) checkAcknowledged(acked tiers.Offset, acceptLoss bool) error {
+	end := s.local.LogEnd()
+	if end >= acked {
+		return nil
+	}
+	if !acceptLoss {
 		return tiers.E(tiers.StorageFailed, "open", s.place,
 			"ACKNOWLEDGED RECORDS ARE GONE: the log ends at %d and offsets up to %d were acknowledged; "+
-				"look for a copy of the disk first; `strandline topic reopen --accept-loss` goes on without offsets [%d,%d)", end, acked, end, acked)
+				"look for a copy of the disk first; `strandline topic reopen --accept-loss` goes on at %d without offsets [%d,%d)", end, acked, acked, end, acked)
 	}
-	return nil
+	s.log.Error("ACKNOWLEDGED RECORDS ARE GONE, which was accepted: the log goes on behind them", "from", end, "to", acked)
+	if err := s.local.SkipTo(acked); err != nil {
+		return tiers.E(tiers.StorageFailed, "open", s.place, "go on at %d: %w", acked, err)
+	}
+	return s.raiseStart() // of a log that had no record, nothing may be left below
 }
 
 // opening is what only Open needs.
@@ -270,7 +281,7 @@ func (s *state) reconcile(o opening) error {
 	if err := s.raiseStart(); err != nil {
 		return err
 	}
-	if err := s.checkAcknowledged(o.deps.Acknowledged); err != nil {
+	if err := s.checkAcknowledged(o.deps.Acknowledged, o.deps.AcceptLoss); err != nil {
 		return err
 	}
 	last := s.local.Lineage().Last()

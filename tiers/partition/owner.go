@@ -130,8 +130,9 @@ type Deps struct {
 	RetainEvery time.Duration
 	// Acknowledged is the high watermark that an earlier owner of this process had.
 	// A log that ends below it has lost records that were promised, and is not
-	// opened. 0: there was none, or the loss is accepted.
+	// opened unless AcceptLoss, and then goes on there. 0: there was none.
 	Acknowledged tiers.Offset
+	AcceptLoss   bool
 	Now          func() time.Time
 	NewID        func() tiers.SegmentID
 	Log          hclog.Logger
