@@ -47,6 +47,8 @@ strandline_jobs{kind="copy",state="running"} 0
 strandline_jobs{kind="copy",state="waiting"} 0
 strandline_jobs{kind="remove",state="running"} 0
 strandline_jobs{kind="remove",state="waiting"} 0
+strandline_jobs{kind="raise",state="running"} 0
+strandline_jobs{kind="raise",state="waiting"} 0
 strandline_jobs{kind="rows",state="running"} 0
 strandline_jobs{kind="rows",state="waiting"} 0
 # HELP strandline_topics_copy_lag_unlisted Topics that lag and have no series of their own.

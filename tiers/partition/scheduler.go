@@ -40,6 +40,7 @@ type jobKind uint8
 const (
 	copyJobs   jobKind = iota // move records: long, as many as the pool's size
 	removeJobs                // delete objects: wait for the bucket
+	raiseJobs                 // have log starts remembered: those that wait for the bucket together share a request
 	rowJobs                   // change or read rows: short
 	jobKinds
 )
@@ -47,6 +48,7 @@ const (
 // Workers of the kinds that have a fixed number of them.
 const (
 	removeWorkers = 4
+	raiseWorkers  = 256
 	rowWorkers    = 8
 )
 
@@ -57,6 +59,8 @@ func kindOf(p Point) jobKind {
 		return copyJobs
 	case "remove.mark", "remove.drop", "remove.row":
 		return removeJobs
+	case "start.raise":
+		return raiseJobs
 	}
 	return rowJobs
 }
@@ -83,6 +87,7 @@ func NewPool(size int) *Pool {
 	p := &Pool{}
 	p.kinds[copyJobs].size = max(size, 1)
 	p.kinds[removeJobs].size = removeWorkers
+	p.kinds[raiseJobs].size = raiseWorkers
 	p.kinds[rowJobs].size = rowWorkers
 	return p
 }
@@ -128,7 +133,7 @@ func (p *Pool) next(w *workers) func() {
 
 // Jobs is how many jobs of a kind run and wait.
 type Jobs struct {
-	Kind             string // copy, remove or rows
+	Kind             string // copy, remove, raise or rows
 	Running, Waiting int
 }
 
@@ -137,7 +142,7 @@ func (p *Pool) Jobs() []Jobs {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := make([]Jobs, jobKinds)
-	for i, name := range [jobKinds]string{copyJobs: "copy", removeJobs: "remove", rowJobs: "rows"} {
+	for i, name := range [jobKinds]string{copyJobs: "copy", removeJobs: "remove", raiseJobs: "raise", rowJobs: "rows"} {
 		w := &p.kinds[i]
 		out[i] = Jobs{name, w.running, w.first.n + w.then.n}
 	}

@@ -143,3 +143,23 @@ func TestReport132UploadsHoldNobodyUp(t *testing.T) {
 		}
 	})
 }
+
+// TestRaisesWaitTogether: log starts of many partitions are remembered with few
+// requests, because many of them wait for the bucket at once; changes of rows do
+// not wait behind them.
+func TestRaisesWaitTogether(t *testing.T) {
+	p, hold, reached := NewPool(1), make(chan struct{}), make(chan struct{}, 300)
+	for range 300 {
+		p.Go(Point{Name: "start.raise"}, func() { reached <- struct{}{}; <-hold })
+	}
+	for range raiseWorkers {
+		<-reached
+	}
+	row := make(chan struct{})
+	p.Go(Point{Name: "copy.uploaded"}, func() { close(row) })
+	<-row
+	close(hold)
+	for range 300 - raiseWorkers {
+		<-reached
+	}
+}
