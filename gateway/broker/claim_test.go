@@ -110,7 +110,7 @@ func TestReplacedNodeDeletesNoObjects(t *testing.T) {
 	eventually(t, "both deletes are tried", func() bool { return hits() >= 2 })
 	takeOver(t, n)
 	r.bucket.Clear()
-	wantKind(t, "delete objects", n.bury(t.Context()), tiers.StaleFence, "took it over")
+	wantKind(t, "delete objects", newBurial(n.Broker).round(t.Context()), tiers.StaleFence, "took it over")
 	if n.Fenced() == nil {
 		t.Error("the node does not know that it was replaced")
 	}
@@ -133,7 +133,7 @@ func TestClaimThatIsNotReadKeepsTheObjects(t *testing.T) {
 	eventually(t, "both deletes are tried", func() bool { return hits() >= 2 })
 	r.bucket.Add(memory.Fault{Ops: memory.OpGet, Key: "cluster/claim", Sticky: true, Err: remote.ErrUnavailable})
 	before := hits()
-	wantKind(t, "delete objects", n.bury(t.Context()), tiers.RemoteUnavailable)
+	wantKind(t, "delete objects", newBurial(n.Broker).round(t.Context()), tiers.RemoteUnavailable)
 	if after := hits(); after != before {
 		t.Errorf("%d deletes were asked for although the claim was not read", after-before)
 	}

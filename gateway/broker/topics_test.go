@@ -344,7 +344,7 @@ func TestUnpublishedDeletionKeepsTheObjects(t *testing.T) {
 	err := n.DeleteTopic(t.Context(), topic.ID)
 	wantKind(t, "delete", err, tiers.RemoteUnavailable)
 	n.wake(n.burials)
-	if err := n.bury(t.Context()); err != nil {
+	if err := newBurial(n.Broker).round(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if keys := r.bucket.Keys(remote.TopicPrefix(topic.ID)); len(keys) != 2 {
