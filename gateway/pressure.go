@@ -34,7 +34,7 @@ func pressureMetrics(lags func() []broker.TopicLag, pool *partition.Pool, now fu
 		lagBytes:   desc("topic_copy_lag_bytes", "Bytes of closed segments of a topic that are not in the bucket. Topics without any are left out, and so are all but the 200 worst.", "topic"),
 		lagSeconds: desc("topic_copy_lag_seconds", "Age of the oldest closed segment of a topic that is not in the bucket.", "topic"),
 		rest:       desc("topics_copy_lag_unlisted", "Topics that lag and have no series of their own."),
-		jobs:       desc("jobs", "Jobs of partitions by kind (copy, remove, rows) and state (running, waiting).", "kind", "state"),
+		jobs:       desc("jobs", "Jobs of partitions by kind (copy, remove, raise, rows) and state (running, waiting).", "kind", "state"),
 	}
 }
 

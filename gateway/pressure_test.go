@@ -41,7 +41,7 @@ func TestPressureMetrics(t *testing.T) {
 		}
 	}
 	want := `
-# HELP strandline_jobs Jobs of partitions by kind (copy, remove, rows) and state (running, waiting).
+# HELP strandline_jobs Jobs of partitions by kind (copy, remove, raise, rows) and state (running, waiting).
 # TYPE strandline_jobs gauge
 strandline_jobs{kind="copy",state="running"} 0
 strandline_jobs{kind="copy",state="waiting"} 0
