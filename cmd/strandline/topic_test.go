@@ -187,7 +187,7 @@ func TestConfigCommandAsksBeforeItDeletes(t *testing.T) {
 	}
 	for _, args := range [][]string{{"--set", "retention.ms=1000"}, {"--unset", "retention.ms"}, {"--set", "retention.bytes=0"}} {
 		_, errs, code := s.run(append([]string{"topic", "config", "orders"}, args...)...)
-		if code != 2 || !strings.Contains(errs, "orders/0: offsets [0,2), segments: 1, ") || strings.Contains(errs, "orders/1") || !strings.Contains(errs, "say --yes") {
+		if code != 2 || !strings.Contains(errs, "orders/0: offsets [0,4), segments: 2, ") || strings.Contains(errs, "orders/1") || !strings.Contains(errs, "say --yes") {
 			t.Errorf("%v: %d %s", args, code, errs)
 		}
 		if value("retention.ms") != "-1" || value("retention.bytes") != "-1" {
@@ -201,7 +201,7 @@ func TestConfigCommandAsksBeforeItDeletes(t *testing.T) {
 	if _, errs, code = s.run("topic", "config", "orders", "--set", "segment.ms=100000000", "--set", "local.retention.bytes=100000000"); code != 0 || errs != "" {
 		t.Errorf("what deletes nothing: %d %s", code, errs)
 	}
-	if _, errs, code = s.run("topic", "config", "orders", "--set", "retention.ms=1000", "--yes"); code != 0 || !strings.Contains(errs, "offsets [0,2)") || value("retention.ms") != "1000" {
+	if _, errs, code = s.run("topic", "config", "orders", "--set", "retention.ms=1000", "--yes"); code != 0 || !strings.Contains(errs, "offsets [0,4)") || value("retention.ms") != "1000" {
 		t.Errorf("with a yes: %d %s", code, errs)
 	}
 	s.must("topic", "retain", "orders")

@@ -145,10 +145,10 @@ func TestChangesThatDeleteAreTold(t *testing.T) {
 		}
 	}
 	check("something else", map[string]*string{"segment.bytes": new("5000")})
-	check("by age", map[string]*string{"retention.ms": new("1000")}, client.Effect{NewLogStart: 2, Segments: 1})
-	check("the default", map[string]*string{"retention.ms": nil}, client.Effect{NewLogStart: 2, Segments: 1})
+	check("by age", map[string]*string{"retention.ms": new("1000")}, client.Effect{NewLogStart: 4, Segments: 2})
+	check("the default", map[string]*string{"retention.ms": nil}, client.Effect{NewLogStart: 4, Segments: 2})
 	check("by size, enough", map[string]*string{"retention.bytes": new("100000")})
-	check("by size", map[string]*string{"retention.bytes": new("0")}, client.Effect{NewLogStart: 2, Segments: 1})
+	check("by size", map[string]*string{"retention.bytes": new("0")}, client.Effect{NewLogStart: 4, Segments: 2})
 	check("local disk alone", map[string]*string{"local.retention.ms": new("0")})
 	_, err := r.client.CheckConfigs(t.Context(), "orders", map[string]*string{"retention.ms": new("x")})
 	wantProblem(t, "not a number", err, http.StatusBadRequest, "not a whole number")

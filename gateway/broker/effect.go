@@ -77,9 +77,6 @@ func (b *Broker) holdings(ctx context.Context, topic string, index int32) (holdi
 	return holdings{o.View().Watermarks, segments}, err
 }
 
-// readable reports whether the bucket's copy serves records.
-func readable(s partition.SegmentInfo) bool { return s.State == tiers.CopyFinished.String() }
-
 func localBytes(s partition.SegmentInfo) int64 {
 	if s.Tier == "remote" {
 		return 0
@@ -113,7 +110,7 @@ func (b *Broker) explainSwitchOff(ctx context.Context, topic string, err error) 
 		}
 		offsets += held.marks.LocalLogStart - held.marks.LogStart
 		for _, s := range held.segments {
-			if s.Tier == "remote" && readable(s) && s.Base < held.marks.LocalLogStart && s.Next > held.marks.LogStart {
+			if s.Tier == "remote" && s.Readable() && s.Base < held.marks.LocalLogStart && s.Next > held.marks.LogStart {
 				segments++
 				size += s.Bytes
 			}

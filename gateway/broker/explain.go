@@ -68,7 +68,7 @@ func (h holdings) next(e partition.Forecast, c partition.Config, now time.Time) 
 	var out []string
 	total := c.Retention.Total
 	if e.NewStart > e.LogStart {
-		out = append(out, fmt.Sprintf("the next pass moves the log start from %d to %d: %d segments go, %d bytes on disk and %d in the bucket",
+		out = append(out, fmt.Sprintf("the next passes move the log start from %d to %d: %d segments go, %d bytes on disk and %d in the bucket",
 			e.LogStart, e.NewStart, e.Segments, e.LocalBytes, e.RemoteBytes))
 	} else {
 		out = append(out, h.nextByAge(total.Age, now))
@@ -78,7 +78,7 @@ func (h holdings) next(e partition.Forecast, c partition.Config, now time.Time) 
 	}
 	var size int64
 	for _, s := range h.segments {
-		if s.Tier == "local" || readable(s) {
+		if s.Readable() {
 			size += s.Bytes
 		}
 	}
@@ -92,7 +92,7 @@ func (h holdings) nextByAge(limit time.Duration, now time.Time) string {
 	}
 	for _, s := range h.segments {
 		switch {
-		case s.Next <= h.marks.LogStart, s.Tier == "remote" && !readable(s):
+		case s.Next <= h.marks.LogStart, !s.Readable():
 			continue
 		case s.State == "active":
 			return "by age: the oldest records are in the active segment, which is closed first"

@@ -41,7 +41,7 @@ func TestWhatRetentionDoesNext(t *testing.T) {
 			"by age: the oldest segment, [0,10), is due at 2026-03-01T13:00:00.000Z", "by size: retention.bytes sets no limit",
 		}},
 		"now": {[]partition.SegmentInfo{old, active}, 0, partition.Forecast{NewStart: 10, Segments: 1, RemoteBytes: 100}, with(-1, time.Hour), []string{
-			"the next pass moves the log start from 0 to 10: 1 segments go, 0 bytes on disk and 100 in the bucket", "by size: retention.bytes sets no limit",
+			"the next passes move the log start from 0 to 10: 1 segments go, 0 bytes on disk and 100 in the bucket", "by size: retention.bytes sets no limit",
 		}},
 		"from the future": {[]partition.SegmentInfo{seg(0, 10, "both", "copy-finished", noon.Add(time.Hour)), active}, 0, partition.Forecast{}, with(-1, time.Hour), []string{
 			"by age: the oldest segment, [0,10), is held by a record from the future, 2026-03-01T13:00:00.000Z", "by size: retention.bytes sets no limit",

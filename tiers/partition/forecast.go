@@ -12,12 +12,13 @@ import (
 	"github.com/strandline-io/strandline/tiers/plan"
 )
 
-// Forecast is what the next passes of retention delete: whole segments below a
-// start. Records that come meanwhile change it.
+// Forecast is what the next passes of retention delete, until one finds nothing
+// that is due: the active segment too, which one of them closes, and what is copied
+// first. Records that come meanwhile, and time, change it.
 type Forecast struct {
 	LogStart    tiers.Offset // now
 	NewStart    tiers.Offset // then
-	Segments    int          // below it, each counted once
+	Segments    int          // readable ones that end between the two, each counted once
 	LocalBytes  int64        // of files that go
 	RemoteBytes int64        // of objects that go
 }
@@ -29,8 +30,7 @@ func (o *Owner) Forecast(ctx context.Context, c Config) (Forecast, error) {
 	var failed error
 	err := o.do(ctx, "forecast retention", func(s *state) {
 		if failed = s.offline(); failed == nil {
-			out = forecast(s.forecastFacts(c), s.onSegments(), c.forgets(), s.now())
-			out.LogStart = s.view.LogStart
+			out = forecast(s.forecastFacts(c), s.onSegments(), s.view.LogStart, c.forgets(), s.now())
 		}
 	})
 	if err != nil {
@@ -44,35 +44,35 @@ func (c Config) forgets() bool { return c.Retention.ForgetRemote && !c.Remote }
 
 func (s *state) forecastFacts(c Config) plan.PassFacts {
 	v := s.view
-	floor, limits := v.LogStart, c.Retention.Total
+	floor, limits, rows := v.LogStart, c.Retention.Total, slices.Collect(v.index.All())
 	if !c.Retention.On {
 		limits = plan.Limits{Bytes: plan.Forever, Age: plan.Forever}
 	}
 	if c.forgets() {
-		floor = max(floor, v.LocalLogStart)
+		floor, rows = max(floor, v.LocalLogStart), nil
 	}
 	return plan.PassFacts{
 		Total: plan.TotalFacts{
-			Rows: slices.Collect(v.index.All()), Local: localFacts(s.local.Segments()), Lineage: v.Lineage.TruncateStart(floor),
+			Rows: rows, Local: localFacts(s.local.Segments()), Lineage: v.Lineage.TruncateStart(floor),
 			Floor: floor, LogEnd: v.LogEnd, Copying: tiers.NoOffset, Limits: limits,
 		},
 		HighWatermark: v.HighWatermark, RemoteEnd: max(v.RemoteEnd, floor), Copied: c.Remote && !c.Retention.CopyPaused, Local: c.Retention.Local,
 	}
 }
 
-// forecast counts what lies below the start that a pass leads to, and what is
-// forgotten besides.
-func forecast(f plan.PassFacts, segments []SegmentInfo, forgets bool, now time.Time) Forecast {
-	out := Forecast{NewStart: plan.Retention(f, now).LogStart}
+// forecast counts the segments that readers have now and do not have once passes
+// have settled, and what is forgotten besides.
+func forecast(f plan.PassFacts, segments []SegmentInfo, start tiers.Offset, forgets bool, now time.Time) Forecast {
+	out := Forecast{LogStart: start, NewStart: plan.Settle(f, now)}
 	for _, s := range segments {
-		below := s.Next <= out.NewStart
-		if below {
+		goes := s.Ends(start, out.NewStart)
+		if goes {
 			out.Segments++
 		}
-		if below && s.Tier != "remote" {
+		if goes && s.Tier != "remote" {
 			out.LocalBytes += s.Bytes
 		}
-		if (below || forgets) && s.Tier != "local" {
+		if (goes || forgets && s.Readable()) && s.Tier != "local" {
 			out.RemoteBytes += s.Bytes
 		}
 	}

@@ -29,6 +29,18 @@ type SegmentInfo struct {
 	Why          string // why it is still where it is, or what is about to happen to it
 }
 
+// Readable reports whether the segment serves records: on disk, or in the bucket
+// with a row that readers find.
+func (i SegmentInfo) Readable() bool {
+	return i.Base < i.Next && (i.Tier != "remote" || i.State == tiers.CopyFinished.String())
+}
+
+// Ends reports whether readers lose the whole of the segment, or what the log had
+// left of it, when the log start moves.
+func (i SegmentInfo) Ends(from, to tiers.Offset) bool {
+	return i.Readable() && i.Next > from && i.Next <= to
+}
+
 // Segments lists the segments of both tiers, by base.
 func (o *Owner) Segments(ctx context.Context) ([]SegmentInfo, error) {
 	var out []SegmentInfo

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/strandline-io/strandline/tiers"
@@ -55,4 +57,53 @@ func Retention(f PassFacts, now time.Time) Pass {
 		p.LogStart, p.ByAge = d.LogStart, d.ByAge
 	}
 	return p
+}
+
+// Settle returns where the log start comes to rest if nothing is appended and
+// pass follows pass: one closes the active segment that is due, and a later one
+// deletes it. If segments are copied, those that are closed get into the bucket
+// meanwhile, and then the total limits hold for them.
+func Settle(f PassFacts, now time.Time) tiers.Offset {
+	f.Total.Local, f.Total.Rows = slices.Clone(f.Total.Local), slices.Clone(f.Total.Rows)
+	for {
+		if f.Copied {
+			f.copyClosed(now)
+		}
+		p := Retention(f, now)
+		moved := p.LogStart > f.Total.Floor
+		f.Total.Floor = p.LogStart
+		f.Total.Lineage = f.Total.Lineage.TruncateStart(p.LogStart)
+		f.RemoteEnd = max(f.RemoteEnd, p.LogStart)
+		f.Total.Local = slices.DeleteFunc(f.Total.Local, func(s LocalSegment) bool { return !s.Active && s.Next <= p.DropBefore })
+		switch {
+		case p.Roll:
+			f.closeActive()
+		case !moved:
+			return f.Total.Floor
+		}
+	}
+}
+
+// closeActive puts an empty active segment behind the last one, which is due no more.
+func (f *PassFacts) closeActive() {
+	local := f.Total.Local
+	last := &local[len(local)-1]
+	last.Active = false
+	f.Total.Local = append(local, LocalSegment{Base: last.Next, Next: last.Next, Active: true})
+}
+
+// copyClosed adds the rows that the copies of what is closed will have.
+func (f *PassFacts) copyClosed(now time.Time) {
+	t := &f.Total
+	for _, s := range t.Local {
+		if s.Active || s.Size == 0 || s.Next <= f.RemoteEnd {
+			continue
+		}
+		t.Rows = append(t.Rows, tiers.RemoteSegment{
+			Base: s.Base, End: s.Next, Size: s.Size, MaxTimestamp: s.MaxTimestamp, CreatedAt: now,
+			Epochs: SegmentLineage(t.Lineage, s.Base, s.Next), State: tiers.CopyFinished,
+		})
+		f.RemoteEnd = s.Next
+	}
+	slices.SortStableFunc(t.Rows, func(a, b tiers.RemoteSegment) int { return cmp.Compare(a.Base, b.Base) })
 }

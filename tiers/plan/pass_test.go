@@ -140,3 +140,33 @@ func drawBoth(t *rapid.T) PassFacts {
 	f.Copied, f.Total.Suspended = rapid.Bool().Draw(t, "copied"), rapid.IntRange(0, 4).Draw(t, "suspended") == 0
 	return f
 }
+
+// TestSettle: passes go on until nothing is due, and nothing of what they were told
+// changes by that.
+func TestSettle(t *testing.T) {
+	hour := Limits{Forever, time.Hour}
+	for name, c := range map[string]struct {
+		bend func(*PassFacts)
+		want tiers.Offset
+	}{
+		"no limits":                      {func(*PassFacts) {}, 0},
+		"the local tier alone":           {func(f *PassFacts) { f.Local = hour }, 0},
+		"all, once it is copied":         {func(f *PassFacts) { f.Local, f.Total.Limits = hour, hour }, 50},
+		"the active one is not due":      {func(f *PassFacts) { f.Total.Limits = hour }, 40},
+		"by size":                        {func(f *PassFacts) { f.Total.Limits = Limits{200, Forever} }, 30},
+		"not copied, all":                {func(f *PassFacts) { f.Copied, f.Total.Limits = false, hour }, 50},
+		"not copied, no byte":            {func(f *PassFacts) { f.Copied, f.Total.Limits = false, Limits{0, Forever} }, 50},
+		"not committed":                  {func(f *PassFacts) { f.Copied, f.Total.Limits, f.HighWatermark = false, hour, 45 }, 40},
+		"an active one without a record": {func(f *PassFacts) { f.Total.Limits, f.Total.Local[2].Size = hour, 0 }, 40},
+	} {
+		f, before := both(), both()
+		c.bend(&f)
+		c.bend(&before)
+		if got := Settle(f, noon()); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+		if !reflect.DeepEqual(f, before) {
+			t.Errorf("%s: the facts changed", name)
+		}
+	}
+}
