@@ -25,7 +25,7 @@ type Trim struct {
 type Trimmed struct {
 	LogStart    tiers.Offset // before it
 	Offset      tiers.Offset // after it, not below LogStart
-	Segments    int          // wholly below it
+	Segments    int          // readable ones that it takes the last record of
 	LocalBytes  int64        // of files that go
 	RemoteBytes int64        // of objects that go
 	Newest      int64        // newest timestamp that goes, -1 if no record carries one
@@ -85,7 +85,7 @@ func planTrim(ctx context.Context, o trimmable, t Trim) (Trimmed, error) {
 	}
 	out := Trimmed{LogStart: v.LogStart, Offset: max(to, v.LogStart), Newest: -1}
 	for _, s := range segments {
-		if s.Next <= out.Offset {
+		if s.Ends(v.LogStart, out.Offset) {
 			out.Segments++
 			out.LocalBytes += localBytes(s)
 			out.RemoteBytes += remoteBytes(s)

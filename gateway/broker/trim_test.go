@@ -110,6 +110,17 @@ func TestTrimCountsWhatGoes(t *testing.T) {
 	}
 }
 
+// TestTrimCountsNothingThatIsGone: not what lies below the log start.
+func TestTrimCountsNothingThatIsGone(t *testing.T) {
+	s := &stamped{times: []int64{1, 2, 3, 4, 5, 6, 7}, size: 3, start: 3}
+	for to, want := range map[tiers.Offset]int{0: 0, 3: 0, 5: 0, 6: 1, 7: 2} {
+		got, err := planTrim(t.Context(), s, Trim{To: &to})
+		if err != nil || got.Segments != want || got.LocalBytes != int64(10*want) || got.RemoteBytes != int64(10*want) {
+			t.Errorf("to %d: %+v, %v", to, got, err)
+		}
+	}
+}
+
 func TestTrimRefusals(t *testing.T) {
 	s := &stamped{times: []int64{1, 2, 3}, size: 2}
 	for name, c := range map[string]struct {

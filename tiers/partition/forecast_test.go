@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strandline-io/strandline/tiers"
 	"github.com/strandline-io/strandline/tiers/batch"
 	"github.com/strandline-io/strandline/tiers/plan"
 	"github.com/strandline-io/strandline/tiers/remote"
@@ -115,5 +116,28 @@ func TestForecastIsWhatRetentionDoes(t *testing.T) {
 				t.Errorf("%d bytes of the bucket went, %+v was announced", gone, f)
 			}
 		})
+	}
+}
+
+// TestSegmentsThatEnd: only what readers have now and do not have then counts.
+func TestSegmentsThatEnd(t *testing.T) {
+	finished, leaving := tiers.CopyFinished.String(), tiers.DeleteStarted.String()
+	for name, c := range map[string]struct {
+		seg  SegmentInfo
+		want bool
+	}{
+		"between":                     {SegmentInfo{Base: 10, Next: 20, Tier: "remote", State: finished}, true},
+		"the log starts in it":        {SegmentInfo{Base: 0, Next: 11, Tier: "both", State: finished}, true},
+		"on disk, being copied":       {SegmentInfo{Base: 10, Next: 20, Tier: "local", State: "copying"}, true},
+		"it stays in part":            {SegmentInfo{Base: 10, Next: 21, Tier: "local", State: "closed"}, false},
+		"behind":                      {SegmentInfo{Base: 20, Next: 30, Tier: "local", State: "closed"}, false},
+		"below the log start already": {SegmentInfo{Base: 0, Next: 10, Tier: "remote", State: finished}, false},
+		"being deleted":               {SegmentInfo{Base: 10, Next: 20, Tier: "remote", State: leaving}, false},
+		"not copied to its end":       {SegmentInfo{Base: 10, Next: 20, Tier: "remote", State: tiers.CopyStarted.String()}, false},
+		"empty":                       {SegmentInfo{Base: 20, Next: 20, Tier: "local", State: "active"}, false},
+	} {
+		if got := c.seg.Ends(10, 20); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }
