@@ -353,26 +353,6 @@ func (r rowsOf) read(ctx context.Context, id tiers.PartitionID, gen tiers.Histor
 	return r.b.o.Store.Doomed(ctx, all)
 }
 
-// delete deletes keys, unless it is a dry run, not faster than the store likes.
-func (w *sweeper) delete(ctx context.Context, keys []string) error {
-	for len(keys) > 0 && !w.rep.DryRun {
-		batch := keys[:min(len(keys), sweepBatch)]
-		keys = keys[len(batch):]
-		if err := w.b.mayDelete(ctx); err != nil {
-			return err
-		}
-		if err := w.bucket.Delete(ctx, batch...); err != nil {
-			return tiers.E(tiers.RemoteUnavailable, "sweep", batch[0], "%w", err)
-		}
-		w.rep.Deleted += int64(len(batch))
-		w.b.o.Log.Info("deleted objects that no row names", "objects", len(batch), "first", batch[0], "last", batch[len(batch)-1])
-		if len(keys) > 0 && !pause(ctx, sweepPace) {
-			return context.Cause(ctx)
-		}
-	}
-	return nil
-}
-
 // selfTestKey is a key of a self-test, of a start or of doctor, which removes its
 // objects itself unless it is cut off.
 var selfTestKey = regexp.MustCompile(`^` + regexp.QuoteMeta(remote.SelfTestPrefix) + `(doctor-)?[A-Z2-7]{26,}/[a-z0-9-]+$`)

@@ -438,6 +438,33 @@ func TestSweepGivesUpOnABucketThatIsAway(t *testing.T) {
 	wantKind(t, "no bucket", err, tiers.InvalidConfig)
 }
 
+// TestReport127StubbornOrphans hold up no others, of whichever batch.
+func TestReport127StubbornOrphans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAttic(t, memory.New())
+		topic := a.topic("orders", 1)
+		var keys []string
+		for range sweepBatch { // two batches
+			s := a.segment(topic.ID, 0, 1)
+			keys = append(keys, remote.SegmentKey(s), remote.MetaKey(s))
+		}
+		slices.Sort(keys)
+		for i, key := range keys {
+			a.put(key, 48*time.Hour)
+			if i < 2*giveUpAfter {
+				a.bucket.Add(memory.Fault{Ops: memory.OpDelete, Key: key, Sticky: true, Err: remote.ErrDenied})
+			}
+		}
+		rep, err := a.b.Sweep(t.Context(), SweepRequest{})
+		if err != nil || rep.Err == nil || !strings.Contains(rep.Err.Error(), "20 orphans of 500 were refused") {
+			t.Errorf("%v, %v", rep, err)
+		}
+		if left := a.bucket.Keys("topics/"); !slices.Equal(left, keys[:2*giveUpAfter]) || rep.Deleted != int64(len(keys)-2*giveUpAfter) {
+			t.Errorf("%d are left, %d deleted", len(left), rep.Deleted)
+		}
+	})
+}
+
 // TestSelfTestKeys: what self-tests leave when they are killed is known as theirs.
 func TestSelfTestKeys(t *testing.T) {
 	id := strings.Repeat("A", 26)
