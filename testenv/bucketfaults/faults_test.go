@@ -2,13 +2,16 @@ package bucketfaults
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/strandline-io/strandline/testenv/faultproxy"
 	"github.com/strandline-io/strandline/tiers"
+	"github.com/strandline-io/strandline/tiers/remote"
 )
 
 type rules []faultproxy.Rule
@@ -161,6 +164,90 @@ func TestReport127TopicDeletionUnderFaults(t *testing.T) {
 			s.t.Error(n.Broker().Fenced())
 		}
 	})
+}
+
+// TestReport127RetentionUnderFaults: what retention deletes is refused by the store
+// for as long as it likes, through a restart. Nobody reads it, it does not count for
+// retention.bytes, so no pass takes more, and within two passes after the store is
+// sound all of it is gone, and nothing else.
+func TestReport127RetentionUnderFaults(t *testing.T) {
+	faults := map[string]rules{}
+	for name, status := range map[string]int{"500": 500, "403": 403} {
+		code := map[int]string{500: "InternalError", 403: "AccessDenied"}[status]
+		faults[name] = rules{
+			{Method: http.MethodDelete, Key: "/topics/", Action: faultproxy.Status, Status: status, Code: code, Times: -1},
+			{Method: http.MethodPost, Query: "delete", Action: faultproxy.Status, Status: status, Code: code, Times: -1},
+		}
+	}
+	each(t, faults, func(s *site, f rules) {
+		n := s.up()
+		atStart := s.posts() // of the self-test, which a start wants to go well
+		s.fill(n)
+		s.insist("copy", s.owner(n).CopyAll)
+		const strange = "topics/of-somebody-else"
+		if _, err := s.past().Put(s.t.Context(), strange, remote.BytesBody([]byte("x")), remote.PutOptions{}); err != nil {
+			s.t.Fatal(err)
+		}
+		all := s.keys("topics/") // two of each segment, by offset, and the strange one
+		segments, err := admin(n).Segments(s.t.Context(), topicName, 0)
+		if err != nil || len(segments) != 5 || len(all) != 9 {
+			s.t.Fatalf("%d segments, %d objects, %v", len(segments), len(all), err)
+		}
+		limit, start := fmt.Sprint(segments[2].Bytes+segments[3].Bytes), segments[2].Base
+		s.hurt(f)
+		if err := admin(n).AlterConfigs(s.t.Context(), topicName, map[string]*string{"retention.bytes": &limit, "file.delete.delay.ms": new("0")}); err != nil {
+			s.t.Fatal(err)
+		}
+		refused := func() {
+			s.t.Helper()
+			ctx, cancel := context.WithTimeout(s.t.Context(), 8*time.Second)
+			defer cancel()
+			if err := admin(n).Retain(ctx, topicName, 0, true); err == nil {
+				s.t.Error("a pass went well although its deletes were refused")
+			}
+			s.eventually("it is refused", func() bool { return s.proxy.Hits() > 0 })
+			topic, err := admin(n).Topic(s.t.Context(), topicName)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			if p := topic.Detail[0]; p.LogStart != start || p.LocalLogStart != start {
+				s.t.Errorf("want a start of %d: %+v", start, p)
+			}
+			if got := s.keys("topics/"); !slices.Equal(got, all) {
+				s.t.Errorf("%d objects, there were %d", len(got), len(all))
+			}
+		}
+		refused()
+		refused()
+		s.down(n)
+		s.proxy.Clear()
+		f = slices.Clone(f)
+		f[1].Nth = atStart + 1
+		s.hurt(f)
+		n = s.up()
+		refused()
+		s.proxy.Clear()
+		for range 2 {
+			_ = admin(n).Retain(s.t.Context(), topicName, 0, true)
+		}
+		if got := s.keys("topics/"); !slices.Equal(got, all[4:]) {
+			s.t.Errorf("two passes later these are there: %v", got)
+		}
+		s.readFrom(n, tiers.Offset(start))
+		if n.Broker().Fenced() != nil {
+			s.t.Error(n.Broker().Fenced())
+		}
+	})
+}
+
+// posts counts the requests so far that delete several keys.
+func (s *site) posts() (n int) {
+	for _, r := range s.proxy.Seen() {
+		if r.Method == http.MethodPost && strings.HasPrefix(r.Query, "delete") {
+			n++
+		}
+	}
+	return n
 }
 
 // TestAKeyThatAListingHides stays: the sweep only takes what it sees and no row

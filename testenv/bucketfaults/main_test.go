@@ -189,8 +189,13 @@ func retriable(err error) bool {
 // read reads everything, whatever happens on the way, and checks each record.
 func (s *site) read(n *gateway.Node) {
 	s.t.Helper()
+	s.readFrom(n, 0)
+}
+
+// readFrom reads what is at an offset and behind it.
+func (s *site) readFrom(n *gateway.Node, from tiers.Offset) {
+	s.t.Helper()
 	o := s.owner(n)
-	from := tiers.Offset(0)
 	for from < records {
 		s.insist(fmt.Sprintf("read at %d", from), func(ctx context.Context) error {
 			res, err := o.Read(ctx, partition.ReadRequest{From: from, CurrentEpoch: tiers.NoEpoch, FetchedEpoch: tiers.NoEpoch, MaxBytes: 64 << 10, MinOne: true})
