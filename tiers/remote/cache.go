@@ -210,10 +210,11 @@ func (c *Cache) read(ctx context.Context, seg tiers.RemoteSegment, dst []byte, o
 		return 0, err
 	}
 	want := dst[:max(0, min(int64(len(dst)), meta.Segment.Size-off))]
+	var passed int64
 	if follow != nil && len(want) > 0 {
-		c.sequential(meta, off, int64(len(want)), follow)
+		passed = c.sequential(meta, off, int64(len(want)), follow)
 	}
-	n, err := c.readChunks(ctx, meta, want, off, follow != nil)
+	n, err := c.readChunks(ctx, meta, want, off, passed)
 	c.metrics.served.Add(float64(n))
 	switch {
 	case err != nil:
@@ -224,9 +225,9 @@ func (c *Cache) read(ctx context.Context, seg tiers.RemoteSegment, dst []byte, o
 	return n, nil
 }
 
-// readChunks copies chunk after chunk. on says that the reader will not come back:
-// a chunk that it read to the end needs to be held for it no longer.
-func (c *Cache) readChunks(ctx context.Context, meta *SegmentMeta, dst []byte, off int64, on bool) (int, error) {
+// readChunks copies chunk after chunk. The reader will not come back for what is
+// below passed: a chunk that ends there needs to be held for it no longer.
+func (c *Cache) readChunks(ctx context.Context, meta *SegmentMeta, dst []byte, off, passed int64) (int, error) {
 	n := 0
 	for n < len(dst) {
 		at := off + int64(n)
@@ -235,9 +236,8 @@ func (c *Cache) readChunks(ctx context.Context, meta *SegmentMeta, dst []byte, o
 		if err != nil {
 			return n, err
 		}
-		copied := copy(dst[n:], chunk[at%ChunkSize:])
-		n += copied
-		c.took(PieceID{meta.Segment.ID, i}, on && at%ChunkSize+int64(copied) == int64(len(chunk)))
+		n += copy(dst[n:], chunk[at%ChunkSize:])
+		c.took(PieceID{meta.Segment.ID, i}, i*ChunkSize+int64(len(chunk)) <= passed)
 	}
 	return n, nil
 }

@@ -36,9 +36,11 @@ type stream struct {
 	meta     *SegmentMeta
 	from, to int64 // bytes of the last read
 	window   int64 // bytes; 0: not sequential so far
+	overlap  int64 // bytes of a read that the next one reads again, as far as is known
 	frontier int64 // the first chunk that was not asked for
 	next     *stream
 	crossing bool // the segment that follows is being looked for, or is next
+	shrink   bool // some of its window was given up unread
 
 	last  time.Time
 	place *list.Element
@@ -132,24 +134,41 @@ func (t *streams) active(now time.Time) (n int64) {
 }
 
 // sequential notes a read of n bytes from off on and asks for what the reader will
-// want after it.
-func (c *Cache) sequential(meta *SegmentMeta, off, n int64, follow Following) {
-	if c.o.ReadAhead == 0 {
-		return
-	}
+// want after it. The reader will not come back for what is below passed.
+func (c *Cache) sequential(meta *SegmentMeta, off, n int64, follow Following) (passed int64) {
 	c.mu.Lock()
-	x := c.advance(meta, off, n)
+	s, x := c.advance(meta, off, n)
+	passed = off + n
+	if s != nil {
+		passed = c.returnsTo(s, off+n)
+	}
 	c.pump()
 	c.mu.Unlock()
 	if x != nil {
 		c.cross(*x, follow)
 	}
+	return passed
+}
+
+// returnsTo is where the next read begins if this one ends at end: within its last
+// batch, and a batch may be longer than a chunk. What lies behind is held for the
+// reader, unless there are so many readers that what they all come back for does
+// not fit: each then has the chunk that it stopped in, if it begins there again.
+func (c *Cache) returnsTo(s *stream, end int64) int64 {
+	if end >= s.meta.Segment.Size {
+		return end // the last batch ends here
+	}
+	next := max(s.from, end-s.overlap)
+	if n := (end-1)/ChunkSize - next/ChunkSize + 1; n > 1 && n*ChunkSize*c.streams.active(s.last) > c.shelf.chunks.limit*3/4 {
+		return (end + ChunkSize - 1) / ChunkSize * ChunkSize
+	}
+	return next
 }
 
 // advance moves the reader's stream, or makes one. c.mu is held.
-func (c *Cache) advance(meta *SegmentMeta, off, n int64) *crossing {
+func (c *Cache) advance(meta *SegmentMeta, off, n int64) (*stream, *crossing) {
 	if c.closed {
-		return nil
+		return nil, nil
 	}
 	now := time.Now()
 	s := c.streams.find(meta.Segment.ID, off)
@@ -157,9 +176,11 @@ func (c *Cache) advance(meta *SegmentMeta, off, n int64) *crossing {
 	if s == nil {
 		s = &stream{meta: meta}
 		if before := c.streams.ended[border{meta.Segment.Partition, meta.Segment.Base}]; before != nil && off == 0 {
-			goesOn, s.window = true, before.window
+			goesOn, s.window, s.overlap = true, before.window, before.overlap
 		}
 		c.streams.add(s)
+	} else if s.to > 0 {
+		c.movesOn(s, off)
 	}
 	s.meta, s.from, s.to, s.last = meta, off, max(s.to, off+n), now
 	c.streams.recent.MoveToBack(s.place)
@@ -167,12 +188,27 @@ func (c *Cache) advance(meta *SegmentMeta, off, n int64) *crossing {
 		c.streams.ended[s.end()] = s
 	}
 	s.frontier = max(s.frontier, (s.to-1)/ChunkSize+1)
-	if !goesOn {
-		return nil
+	if !goesOn || c.o.ReadAhead == 0 {
+		return s, nil
 	}
 	c.fetch(meta, off/ChunkSize, min((off+n-1)/ChunkSize+1, off/ChunkSize+maxDemand), false)
+	if s.shrink {
+		s.window /= 2
+	}
 	s.window = max(s.window, firstWindow, min(n, c.o.ReadAhead))
-	return c.extend(s, c.windowOf(s, now))
+	defer func() { s.shrink = false }()
+	return s, c.extend(s, c.windowOf(s, now))
+}
+
+// movesOn notes that the reader begins to read at off: it has passed what is before,
+// and what it reads again tells how long its batches are. c.mu is held.
+func (c *Cache) movesOn(s *stream, off int64) {
+	if off > s.from {
+		s.overlap = max(s.to-off, s.overlap/2)
+	}
+	for i := s.from / ChunkSize; i < off/ChunkSize; i++ {
+		c.shelf.pass(PieceID{s.meta.Segment.ID, i})
+	}
 }
 
 // windowOf is what a stream may have now.
@@ -200,7 +236,9 @@ func (c *Cache) extend(s *stream, window int64) *crossing {
 	if ahead > window-pieceOf(window) || c.shelf.unread+window > c.shelf.chunks.limit*3/4 || len(c.queue.ahead.jobs[s.meta.Segment.Partition]) > 0 {
 		return nil
 	}
-	s.window = min(s.window*2, c.o.ReadAhead)
+	if !s.shrink {
+		s.window = min(s.window*2, c.o.ReadAhead)
+	}
 	return c.extendTail(tail, window-ahead, pieceOf(window))
 }
 
@@ -283,7 +321,7 @@ func (c *Cache) enter(x crossing, meta *SegmentMeta) *crossing {
 	}
 	s := c.streams.find(meta.Segment.ID, 0)
 	if s == nil {
-		s = &stream{meta: meta, window: x.from.window, last: time.Now()}
+		s = &stream{meta: meta, window: x.from.window, overlap: x.from.overlap, last: time.Now()}
 		c.streams.add(s)
 	}
 	x.from.next = s

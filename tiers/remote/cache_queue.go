@@ -189,7 +189,20 @@ func (c *Cache) room(j *job) bool {
 	if c.shelf.reserve(j.id(0), j.size, now) {
 		return true
 	}
-	if at, ok := c.shelf.nextRest(); ok {
+	hold := held
+	if !j.ahead && j.meta != nil {
+		if c.shed(c.shelf.lacks(j.size)) {
+			return c.shelf.reserve(j.id(0), j.size, now)
+		}
+		if c.queue.running == 0 {
+			hold = stalled
+			c.shelf.yield(c.shelf.lacks(j.size), now)
+			if c.shelf.reserve(j.id(0), j.size, now) {
+				return true
+			}
+		}
+	}
+	if at, ok := c.shelf.nextRest(hold); ok {
 		c.wakeAt(at.Sub(now))
 	}
 	return false

@@ -10,6 +10,11 @@ import (
 // back within its max.wait, 500 ms unless it says otherwise (report 060).
 const held = 2 * time.Second
 
+// stalled is how long it stays if a reader waits, there is no room, and no fetch is
+// under way: readers that wait for each other's chunks would wait for as long as they
+// are held.
+const stalled = 50 * time.Millisecond
+
 // longest is how long a chunk stays held by readers that come for it again and
 // again without passing it.
 const longest = 15 * held
@@ -155,6 +160,19 @@ func (s *shelf) expire(now time.Time) {
 	}
 }
 
+// pass makes idle a chunk that its reader is behind of.
+func (s *shelf) pass(id PieceID) {
+	if p := s.pieces[id]; p != nil && p.in == s.held {
+		s.rest(p)
+	}
+}
+
+// lacks is how many held bytes must go before reserve gives n.
+func (s *shelf) lacks(n int64) int64 {
+	a := &s.chunks
+	return a.used - a.idleBytes + a.reserved + min(n, a.limit) - a.limit
+}
+
 // reserve makes room for n bytes and keeps it for a fetch, or changes nothing. id
 // is any piece of the kind.
 func (s *shelf) reserve(id PieceID, n int64, now time.Time) bool {
@@ -195,12 +213,24 @@ func (s *shelf) forget(id PieceID) {
 	}
 }
 
-// nextRest is when the next held chunk becomes idle; ok is false if none is held.
-func (s *shelf) nextRest() (at time.Time, ok bool) {
+// yield makes n bytes idle of what was held for stalled at least, if there are any.
+func (s *shelf) yield(n int64, now time.Time) {
+	for e := s.held.Front(); e != nil && n > 0; e = s.held.Front() {
+		p, _ := e.Value.(*piece)
+		if p.until.Add(stalled - held).After(now) {
+			return
+		}
+		n -= p.size
+		s.rest(p)
+	}
+}
+
+// nextRest is when the next chunk was held for d; ok is false if none is held.
+func (s *shelf) nextRest(d time.Duration) (at time.Time, ok bool) {
 	e := s.held.Front()
 	if e == nil {
 		return at, false
 	}
 	p, _ := e.Value.(*piece)
-	return p.until, true
+	return p.until.Add(d - held), true
 }
