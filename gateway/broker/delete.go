@@ -138,8 +138,9 @@ func (b *Broker) retire(e *entry) {
 func (b *Broker) removeFolders(id tiers.TopicID, ids []tiers.PartitionID) error {
 	var errs []error
 	for _, p := range ids {
-		errs = append(errs, b.o.FS.RemoveAll(PartitionDir(b.o.DataDir, p)), b.o.Disk.Forget(p))
+		errs = append(errs, b.o.FS.RemoveAll(PartitionDir(b.o.DataDir, p)))
 	}
+	errs = append(errs, b.o.Disk.Forget(ids...))
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package local
 import (
 	"bytes"
 	"cmp"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -38,15 +39,27 @@ func checkpointLines(b []byte) ([]string, error) {
 // encodeOffsets writes a checkpoint of a disk: Kafka's format, except that a
 // partition is named by "topic-id-hex index" because names are reused.
 func encodeOffsets(m map[tiers.PartitionID]tiers.Offset) []byte {
-	ids := slices.SortedFunc(maps.Keys(m), func(a, b tiers.PartitionID) int {
-		return cmp.Or(bytes.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Index, b.Index))
-	})
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "0\n%d\n", len(m))
-	for _, id := range ids {
-		fmt.Fprintf(&b, "%s %d %d\n", id.Topic.Hex(), id.Index, m[id])
+	b := fmt.Appendf(nil, "0\n%d\n", len(m))
+	for _, id := range slices.SortedFunc(maps.Keys(m), byID) {
+		b = appendOffset(b, id, m[id])
 	}
-	return b.Bytes()
+	return b
+}
+
+func byID(a, b tiers.PartitionID) int {
+	return cmp.Or(bytes.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Index, b.Index))
+}
+
+// lineRoom is more than a line of a checkpoint takes.
+const lineRoom = 80
+
+// appendOffset appends a line. All partitions of a disk have one, in files that
+// are written often.
+func appendOffset(b []byte, id tiers.PartitionID, o tiers.Offset) []byte {
+	b = hex.AppendEncode(b, id.Topic[:])
+	b = strconv.AppendInt(append(b, ' '), int64(id.Index), 10)
+	b = strconv.AppendInt(append(b, ' '), int64(o), 10)
+	return append(b, '\n')
 }
 
 // decodeOffsets reads a checkpoint of a disk. It is whole or worth nothing: a

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,15 +44,22 @@ type Disk struct {
 
 	mu      sync.Mutex
 	parts   map[tiers.PartitionID]*diskEntry
-	written [3][]byte // what each checkpoint file holds, nil: not known
+	order   []*diskEntry // of parts by id, nil: to be made again
+	written [3][]byte    // what each checkpoint file holds, nil: not known
 	closed  bool
+
+	wishes wishes // what waits for the next write of the checkpoint files
 
 	failed atomic.Pointer[error] // why the disk is offline; read without the lock
 }
 
+// startsAt is where the log starts are among the checkpoint files.
+const startsAt = 1
+
 // diskEntry is what the checkpoint files say of a partition. While its log is
 // open the log's own values are newer.
 type diskEntry struct {
+	id                 tiers.PartitionID
 	point, start, high tiers.Offset // NoOffset: no line
 	clean              tiers.Offset // where the log ended when it was closed cleanly; NoOffset if it was not
 	log                *Log
@@ -133,8 +142,8 @@ func (d *Disk) readCheckpoint(name string) (map[tiers.PartitionID]tiers.Offset, 
 func (d *Disk) entry(id tiers.PartitionID) *diskEntry {
 	e := d.parts[id]
 	if e == nil {
-		e = &diskEntry{point: tiers.NoOffset, start: tiers.NoOffset, high: tiers.NoOffset, clean: tiers.NoOffset}
-		d.parts[id] = e
+		e = &diskEntry{id: id, point: tiers.NoOffset, start: tiers.NoOffset, high: tiers.NoOffset, clean: tiers.NoOffset}
+		d.parts[id], d.order = e, nil
 	}
 	return e
 }
@@ -265,15 +274,6 @@ func (d *Disk) Mend() error {
 	return nil
 }
 
-// Forget removes a partition's entries: they never come back (C6), whatever a
-// log that is still open does.
-func (d *Disk) Forget(id tiers.PartitionID) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.parts, id)
-	return d.write()
-}
-
 // lower changes a partition's entry to be at most as high as to (NoOffset: as it
 // is), writes the files, and then, under the same lock, runs cut: no sampler can
 // come between (C4). If the files cannot be written the disk goes offline and
@@ -308,66 +308,61 @@ func lowest(a, b tiers.Offset) tiers.Offset {
 	return min(a, b)
 }
 
-// raiseStart writes a new log start, and then has set make it true.
-func (d *Disk) raiseStart(l *Log, o tiers.Offset, set func()) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	e := d.entryOf(l)
-	if e == nil {
-		set()
-		return nil
-	}
-	e.sample()
-	was, log := e.start, e.log
-	e.start, e.log = o, nil
-	err := d.write()
-	e.log = log
-	if err != nil {
-		e.start = was
-		return err
-	}
-	set()
-	return nil
-}
-
 // write samples the open logs and replaces the files that change. The caller
 // holds the lock.
 func (d *Disk) write() error {
-	if d.closed {
-		return tiers.E(tiers.Closed, "checkpoint", d.dir, "the disk is closed")
-	}
-	if err := d.Failed(); err != nil {
+	if err := d.usable(); err != nil {
 		return err
 	}
 	return d.put()
 }
 
+// usable is why the checkpoint files may not be written now.
+func (d *Disk) usable() error {
+	if d.closed {
+		return tiers.E(tiers.Closed, "checkpoint", d.dir, "the disk is closed")
+	}
+	return d.Failed()
+}
+
 // put is write without a look at whether it may.
 func (d *Disk) put() error {
-	var maps [3]map[tiers.PartitionID]tiers.Offset
-	for i := range maps {
-		maps[i] = make(map[tiers.PartitionID]tiers.Offset, len(d.parts))
-	}
-	for id, e := range d.parts {
+	for _, e := range d.parts {
 		e.sample()
-		for i, o := range [3]tiers.Offset{e.point, e.start, e.high} {
-			if o != tiers.NoOffset {
-				maps[i][id] = o
-			}
-		}
 	}
 	for i, name := range [3]string{recoveryPointFile, logStartFile, replicationFile} {
-		b := encodeOffsets(maps[i])
-		if d.written[i] != nil && string(b) == string(d.written[i]) {
-			continue
+		if err := d.putFile(i, name, d.encode(i)); err != nil {
+			return err
 		}
-		d.written[i] = nil
-		if err := fsys.WriteFileAtomic(d.fs, path.Join(d.dir, name), b, filePerm); err != nil {
-			return tiers.E(tiers.StorageFailed, "checkpoint", path.Join(d.dir, name), "%w", err)
-		}
-		d.written[i] = b
 	}
 	return nil
+}
+
+// putFile replaces a checkpoint file, if it changes.
+func (d *Disk) putFile(i int, name string, b []byte) error {
+	if d.written[i] != nil && string(b) == string(d.written[i]) {
+		return nil
+	}
+	d.written[i] = nil
+	if err := fsys.WriteFileAtomic(d.fs, path.Join(d.dir, name), b, filePerm); err != nil {
+		return tiers.E(tiers.StorageFailed, "checkpoint", path.Join(d.dir, name), "%w", err)
+	}
+	d.written[i] = b
+	return nil
+}
+
+// encode is the content of a checkpoint file, of the values in the entries.
+func (d *Disk) encode(i int) []byte {
+	if d.order == nil {
+		d.order = slices.SortedFunc(maps.Values(d.parts), func(a, b *diskEntry) int { return byID(a.id, b.id) })
+	}
+	lines, n := make([]byte, 0, len(d.written[i])+lineRoom), 0
+	for _, e := range d.order {
+		if o := [3]tiers.Offset{e.point, e.start, e.high}[i]; o != tiers.NoOffset {
+			lines, n = appendOffset(lines, e.id, o), n+1
+		}
+	}
+	return append(fmt.Appendf(make([]byte, 0, len(lines)+lineRoom), "0\n%d\n", n), lines...)
 }
 
 // Close writes the checkpoints, then the clean-shutdown marker if every log was

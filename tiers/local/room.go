@@ -108,9 +108,14 @@ func (d *Disk) CheckRoom() {
 	}
 }
 
+// wantsRoom reports whether a write failed for want of room.
+func wantsRoom(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
 // noRoom notes a write that failed, if it did for want of room.
 func (d *Disk) noRoom(err error) {
-	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+	if !wantsRoom(err) {
 		return
 	}
 	r := &d.room
@@ -118,6 +123,21 @@ func (d *Disk) noRoom(err error) {
 	defer r.mu.Unlock()
 	r.blamed = true
 	d.shut(fmt.Errorf("%w: a write was refused (%w); make room, it goes on by itself", ErrFull, err))
+}
+
+// spendReserve removes the reserve for a write that deletions wait for, and
+// reports whether there is room to try it again. The reserve is made again once
+// there is plenty.
+func (d *Disk) spendReserve(err error) bool {
+	if !wantsRoom(err) {
+		return false
+	}
+	d.noRoom(err) // appends must not take what the reserve leaves
+	if d.fs.Remove(path.Join(d.dir, reserveFile)) != nil {
+		return false
+	}
+	d.out.Warn("the disk is full: the reserve is given up for deletions to go on", "dir", d.dir, "reserve", reserveSize)
+	return true
 }
 
 // shut refuses appends. The caller holds the lock.
