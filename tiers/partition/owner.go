@@ -108,7 +108,9 @@ type Registry interface {
 	DeleteFinished(ctx context.Context, f Fence, id tiers.SegmentID) error
 	// RaiseLogStart moves the partition's log start up and returns once that is
 	// remembered wherever a rebuild would look: in the control plane and, if there
-	// is a bucket, in the bucket (R8). A lower offset changes nothing.
+	// is a bucket, in the bucket (R8). A lower offset changes nothing. The error is
+	// RemoteUnavailable if the control plane has it, and it is not certain that the
+	// bucket does: it is asked for again then. With any other nothing was written.
 	RaiseLogStart(ctx context.Context, f Fence, o tiers.Offset) error
 }
 

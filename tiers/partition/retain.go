@@ -112,6 +112,7 @@ func (s *state) onRetain() {
 	if onDisk := s.local.LocalLogStart(); s.forgetting() && onDisk > p.LogStart {
 		p.LogStart, reason = onDisk, reasonDisable
 	}
+	s.onWantOwed()
 	s.onWantStart(p.LogStart, reason)
 	if s.raise.want <= s.local.LogStart() && s.retain.failures == failed {
 		s.onRetained()

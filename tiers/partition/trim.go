@@ -21,6 +21,15 @@ type raising struct {
 	reason  string       // why it is to go there
 	busy    bool
 	callers []trimCaller
+	owed    owed
+}
+
+// owed is a start that the control plane has and the bucket does not have for
+// certain: a restart would begin there, so this life goes there too. Every pass
+// asks for it again, and passes come with growing pauses while that fails.
+type owed struct {
+	to     tiers.Offset // at or below LogStart: none
+	reason string
 }
 
 // trimCaller waits for the log start to reach a target.
@@ -86,6 +95,13 @@ func (s *state) onWantStart(o tiers.Offset, reason string) {
 	}
 }
 
+// onWantOwed asks again for a start that is remembered in part.
+func (s *state) onWantOwed() {
+	if to := min(s.raise.owed.to, s.marks().HighWatermark); to > s.local.LogStart() {
+		s.onWantStart(to, s.raise.owed.reason)
+	}
+}
+
 // onUnwish forgets where retention wants the log start: it decides anew.
 func (s *state) onUnwish() {
 	s.raise.want = s.local.LogStart()
@@ -132,10 +148,19 @@ type raiseDone struct {
 	err error
 }
 
+// risen reports whether the control plane has the new start although the raise
+// failed: Registry.RaiseLogStart answers RemoteUnavailable then.
+func (r raiseDone) risen() bool {
+	return r.err == nil || tiers.KindOf(r.err) == tiers.RemoteUnavailable
+}
+
 // on brings the new start home. From here on it is remembered, so the local log
 // must have it too.
 func (r raiseDone) on(s *state) {
 	s.raise.busy = false
+	if r.risen() && r.to > s.raise.owed.to {
+		s.raise.owed = owed{r.to, r.reason}
+	}
 	switch {
 	case s.offline() != nil:
 		s.onRaiseFailed(s.offline())
@@ -166,7 +191,7 @@ func (s *state) onTrimsFailed(err error) {
 }
 
 // onRaiseFailed answers everybody. Nothing was removed; retention decides anew
-// later, with growing pauses.
+// later, with growing pauses, and asks for what is owed.
 func (s *state) onRaiseFailed(err error) {
 	s.onTrimsFailed(err)
 	s.raise.want = s.local.LogStart()

@@ -274,6 +274,54 @@ func TestTrimIsNotRemembered(t *testing.T) {
 	}
 }
 
+// TestTrimIsRememberedInPart: the row has risen, and the bucket does not know it yet.
+// The caller is told so; the node comes to where its next start would begin as soon
+// as the bucket knows it, with nobody asking and whatever the settings become.
+// Where nothing was written nothing moves later.
+func TestTrimIsRememberedInPart(t *testing.T) {
+	away := tiers.E(tiers.RemoteUnavailable, "remember log start", "orders-0", "the bucket is away")
+	for name, c := range map[string]struct {
+		err  error
+		want tiers.Offset
+	}{
+		"the row has risen":    {away, 5},
+		"nothing was written":  {tiers.E(tiers.StorageFailed, "raise log start", "control plane", "disk full"), 0},
+		"nobody knows of what": {errors.New("no"), 0},
+	} {
+		var clock time.Time
+		w := clocked(t, &clock, keep(func(*Retention) {}))
+		d := w.drive()
+		d.fill(10)
+		w.rows.failNext("raise-log-start", 4, true, c.err)
+		answer := d.ask(5)
+		d.runAll()
+		if a := <-answer; a.err == nil {
+			t.Fatal(name, a)
+		}
+		later := func(n int) {
+			for range n {
+				clock = clock.Add(maxDelay)
+				d.step((*state).onTick)
+				d.runAll()
+			}
+		}
+		later(2)
+		d.configure(func(c *Config) { c.Retention.Total.Age = 1000 * time.Hour }) // has retention decide anew
+		if v := d.View(); v.LogStart != 0 || v.LogEnd != 10 {
+			t.Fatalf("%s: %+v while it is away", name, v.Watermarks)
+		}
+		later(6)
+		if v := d.View(); v.LogStart != c.want {
+			t.Fatalf("%s: the log starts at %d, want %d", name, v.LogStart, c.want)
+		}
+		w.rows.failNext("raise-log-start", 0, false, nil)
+		if got := d.trim(6); got != 6 {
+			t.Fatal(name, got)
+		}
+		d.end()
+	}
+}
+
 // TestTrimUnderARead: a read that began before a trim never answers what is below
 // the new start.
 func TestTrimUnderARead(t *testing.T) {
