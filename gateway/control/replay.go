@@ -64,34 +64,21 @@ func readNewest(ctx context.Context, b remote.Bucket, names []snapshotName, rep 
 		if err != nil && !errors.Is(err, remote.ErrNotFound) {
 			return State{}, n, claimError("read journal", b, err)
 		}
-		raw, _, err := readObject(ctx, b, n.key(), maxObject)
-		if unreachable(err) {
+		var st State
+		damage, err := remote.ReadSound(ctx, b, n.key(), maxObject, func(raw []byte) (err error) {
+			st, err = decodeSnapshot(raw)
+			return err
+		})
+		if err != nil {
 			return State{}, n, claimError("read journal", b, err)
 		}
-		if err == nil {
-			var st State
-			if st, err = decodeSnapshot(raw); err == nil {
-				rep.Snapshot, rep.SnapshotGeneration, rep.At = n.key(), n.generation, obj.Modified
-				return st, n, nil
-			}
+		if damage == nil {
+			rep.Snapshot, rep.SnapshotGeneration, rep.At = n.key(), n.generation, obj.Modified
+			return st, n, nil
 		}
-		rep.Damaged = append(rep.Damaged, fmt.Sprintf("%s: %v", n.key(), err))
+		rep.Damaged = append(rep.Damaged, fmt.Sprintf("%s: %v", n.key(), damage))
 	}
 	return State{}, snapshotName{}, nil
-}
-
-// unreachable tells an object that cannot be had now from one that is damaged or
-// gone.
-func unreachable(err error) bool {
-	for _, kind := range []error{
-		remote.ErrUnavailable, remote.ErrThrottled, remote.ErrDenied, remote.ErrNoBucket,
-		context.Canceled, context.DeadlineExceeded,
-	} {
-		if errors.Is(err, kind) {
-			return true
-		}
-	}
-	return false
 }
 
 // start is where a generation began.
@@ -129,19 +116,19 @@ func applyChanges(ctx context.Context, b remote.Bucket, st *State, used snapshot
 			rep.Ignored = append(rep.Ignored, changeKey(c.rev, c.generation))
 			continue
 		}
-		raw, _, err := readObject(ctx, b, changeKey(c.rev, c.generation), maxObject)
-		if unreachable(err) {
+		var changes []Change
+		damage, err := remote.ReadSound(ctx, b, changeKey(c.rev, c.generation), maxObject, func(raw []byte) (err error) {
+			changes, err = decodeChanges(raw)
+			if n := len(changes); err == nil && changes[n-1].Rev != c.rev {
+				err = fmt.Errorf("ends with revision %d", changes[n-1].Rev)
+			}
+			return err
+		})
+		if err != nil {
 			return claimError("read journal", b, err)
 		}
-		var changes []Change
-		if err == nil {
-			changes, err = decodeChanges(raw)
-		}
-		if n := len(changes); err == nil && changes[n-1].Rev != c.rev {
-			err = fmt.Errorf("ends with revision %d", changes[n-1].Rev)
-		}
-		if err != nil {
-			rep.Damaged = append(rep.Damaged, fmt.Sprintf("%s: %v", changeKey(c.rev, c.generation), err))
+		if damage != nil {
+			rep.Damaged = append(rep.Damaged, fmt.Sprintf("%s: %v", changeKey(c.rev, c.generation), damage))
 			continue
 		}
 		for _, change := range changes {

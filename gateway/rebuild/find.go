@@ -132,13 +132,16 @@ func (f *finding) read(ctx context.Context, b remote.Bucket, p pair) error {
 		f.problem = fmt.Sprintf("the companion object has %d bytes", p.meta.Size)
 		return nil
 	}
-	raw := make([]byte, p.meta.Size)
-	if _, err := b.ReadAt(ctx, p.meta.Key, raw, 0); err != nil {
-		return f.unreadable(err, "read the companion")
-	}
-	meta, err := remote.DecodeMeta(raw)
+	var meta *remote.SegmentMeta
+	damage, err := remote.ReadSound(ctx, b, p.meta.Key, remote.MaxMetaSize, func(raw []byte) (err error) {
+		meta, err = remote.DecodeMeta(raw)
+		return err
+	})
 	if err != nil {
-		f.problem = fmt.Sprintf("the companion does not decode: %v", err)
+		return err
+	}
+	if damage != nil {
+		f.problem = fmt.Sprintf("the companion does not decode: %v", damage)
 		return nil
 	}
 	obj := *p.log

@@ -102,7 +102,8 @@ const (
 func (b *Bucket) fail(ctx context.Context, op, key string, e effect, f *flight, err error) error {
 	fault := b.client.Fault(err)
 	place := b.place(key)
-	if fault.Status == 0 && fault.Code == "" {
+	// A success whose body breaks off tells no more than no answer at all.
+	if fault.Code == "" && (fault.Status == 0 || fault.Status/100 == 2) {
 		return noAnswer(ctx, op, place, e, f, err)
 	}
 	class := classify(fault)
