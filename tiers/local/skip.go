@@ -47,13 +47,9 @@ func (l *Log) skipTo(o tiers.Offset, active *segment, size int64) error {
 	if err != nil {
 		return err
 	}
-	last := kept[len(kept)-1]
 	if size > 0 {
-		last.toFiles()
+		active.toFiles()
 	}
-	last.mu.Lock()
-	last.next = o
-	last.mu.Unlock()
 	l.end = o
 	l.flushed.Store(int64(o))
 	l.setSegments(append(kept[:len(kept):len(kept)], next))

@@ -1,9 +1,13 @@
 package local
 
 import (
+	"path"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/strandline-io/strandline/tiers"
+	"github.com/strandline-io/strandline/tiers/fsys"
 	"github.com/strandline-io/strandline/tiers/fsys/mem"
 )
 
@@ -50,6 +54,50 @@ func TestSkipTo(t *testing.T) {
 			t.Errorf("%s: behind the gap: %d bytes, %v", name, len(b), err)
 		}
 		s.Release()
+		n.close()
+	}
+}
+
+// TestDropReportedAsFailed: a rename that happened is not tried for ever, readers
+// keep what they hold, and the file goes; so does one that vanished.
+func TestDropReportedAsFailed(t *testing.T) {
+	for name, f := range map[string]fsys.Fault{
+		"it happened":       {Kinds: fsys.OpRename, Name: deletedSuffix, Err: syscall.EIO, Applied: true},
+		"it did not happen": {Kinds: fsys.OpRename, Name: deletedSuffix, Err: syscall.EIO},
+		"nobody can tell":   {Kinds: fsys.OpRename, Name: deletedSuffix, Err: syscall.EIO, Applied: true},
+	} {
+		faulty := fsys.NewFaulty(mem.New())
+		n := newNode(t, faulty)
+		l := n.open()
+		add(t, l, 1, 2)
+		must(t, l.Roll())
+		add(t, l, 1, 2)
+		want := content(t, l)
+		s := l.Snapshot()
+		faulty.Add(f)
+		if name == "nobody can tell" {
+			faulty.Add(fsys.Fault{Kinds: fsys.OpStat, Err: syscall.EIO})
+		}
+		err := l.DropBefore(2)
+		if (err == nil) != (name == "it happened") {
+			t.Errorf("%s: %v", name, err)
+		}
+		faulty.Clear()
+		must(t, l.DropBefore(2))
+		if l.LocalLogStart() != 2 || l.Broken() != nil {
+			t.Errorf("%s: the disk begins at %d, %v", name, l.LocalLogStart(), l.Broken())
+		}
+		if got := readAll(t, s, 0, 4, 1<<20); name != "nobody can tell" && string(got) != string(want) {
+			t.Errorf("%s: a reader lost what it held", name)
+		}
+		s.Release()
+		entries, err := faulty.ReadDir(path.Dir(n.file(0, logSuffix)))
+		must(t, err)
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), deletedSuffix) && name != "nobody can tell" { // that one goes with the next start
+				t.Errorf("%s: %s stays", name, e.Name())
+			}
+		}
 		n.close()
 	}
 }

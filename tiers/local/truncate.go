@@ -209,7 +209,7 @@ func (l *Log) forgetSegment(s *segment) error {
 func (l *Log) drop(s *segment) error {
 	l.removals++
 	gone := fmt.Sprintf(".%d%s", l.removals, deletedSuffix)
-	if err := s.log.rename(s.path(logSuffix) + gone); err != nil {
+	if err := s.log.rename(s.path(logSuffix) + gone); err != nil && !l.isGone(s.path(logSuffix)) {
 		s.log.called(s.path(logSuffix))
 		return err
 	}
@@ -223,6 +223,13 @@ func (l *Log) drop(s *segment) error {
 		}
 	}
 	return errors.Join(err, l.removeFile(s.path(txnSuffix)), l.removeFile(s.path(snapshotSuffix)))
+}
+
+// isGone reports that there is no file of that name for certain: what was reported
+// to have failed has happened, now or earlier.
+func (l *Log) isGone(name string) bool {
+	_, err := l.o.FS.Stat(name)
+	return isNotExist(err)
 }
 
 // DropBefore removes the closed segments that end at or below o from disk and
