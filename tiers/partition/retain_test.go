@@ -181,12 +181,14 @@ func TestR7TotalByAge(t *testing.T) {
 }
 
 // TestTVR3AtTheOwner: the size rule, with each byte counted once: four segments in
-// the bucket, all of which are on disk too, and one that is only there.
+// the bucket, all of which are on disk too, and the active one, which is only there.
+// A limit of nothing has that closed, copied and deleted as well.
 func TestTVR3AtTheOwner(t *testing.T) {
 	for _, c := range []struct {
-		over float64 // limit in segments
-		gone int
-	}{{5, 0}, {4.5, 0}, {4, 1}, {3.5, 1}, {3, 2}, {0, 4}} {
+		limit float64 // in segments
+		start tiers.Offset
+		left  int
+	}{{5, 0, 4}, {4.5, 0, 4}, {4, 2, 3}, {3.5, 2, 3}, {3, 4, 2}, {0, 10, 0}} {
 		var clock time.Time
 		w := clocked(t, &clock, keep(func(*Retention) {}))
 		d := w.drive()
@@ -196,15 +198,13 @@ func TestTVR3AtTheOwner(t *testing.T) {
 		d.runAll()
 		size := d.s.local.Segments()[0].Size
 		d.must(build(batch.Builder{ProducerID: -1}, hour.UnixMilli(), "record 8", "x"))
-		d.s.config.Retention.Total.Bytes = int64(c.over * float64(size))
+		d.s.config.Retention.Total.Bytes = int64(c.limit * float64(size))
 		d.s.config.Retention.Local.Bytes = d.s.config.Retention.Total.Bytes
 		d.mustRetain()
-		if v := d.View(); v.LogStart != tiers.Offset(2*c.gone) && c.over > 0 {
-			t.Errorf("limit %.1f segments: log start %d, want %d", c.over, v.LogStart, 2*c.gone)
+		if v := d.View(); v.LogStart != c.start || v.LogEnd != 10 {
+			t.Errorf("limit %.1f segments: log [%d,%d), want a start of %d", c.limit, v.LogStart, v.LogEnd, c.start)
 		}
-		if c.over > 0 {
-			w.wantBucket(t, 4-c.gone)
-		}
+		w.wantBucket(t, c.left)
 		d.end()
 	}
 }
@@ -647,34 +647,6 @@ func TestReport131NoPartitionIsForgotten(t *testing.T) {
 		t.Fatalf("%d records", len(got))
 	}
 	d.end()
-}
-
-// TestRetainWhileCopying: nothing at or behind the segment that is being copied
-// goes, in either order.
-func TestRetainWhileCopying(t *testing.T) {
-	for _, point := range []string{"copy.planned", "copy.started", "copy.uploaded", "copy.finished"} {
-		var clock time.Time
-		w := clocked(t, &clock, keep(func(r *Retention) { r.Total.Age, r.Local.Age = time.Hour, time.Hour }))
-		d := w.drive()
-		d.stamped(hour.Add(-2*time.Hour), 1)
-		for len(d.jobs) > 0 && d.jobs[0].point().Name != point {
-			d.run(d.jobs[0].point().Name)
-		}
-		held := d.take(point)
-		d.step((*state).onRetain)
-		d.runAll()
-		if v := d.View(); v.LogStart != 0 || v.LocalLogStart != 0 {
-			t.Fatalf("%s: %+v", point, v.Watermarks)
-		}
-		d.step(held.run(t.Context(), d.tools()).on)
-		d.runAll()
-		d.mustRetain()
-		if v := d.View(); v.LogStart != 2 {
-			t.Fatalf("%s: %+v", point, v.Watermarks)
-		}
-		w.wantBucket(t, 0)
-		d.end()
-	}
 }
 
 // TestRetainIsOffByDefault: the zero value of Retention keeps everything.
