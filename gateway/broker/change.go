@@ -27,7 +27,7 @@ func (b *Broker) change(ctx context.Context, op, place string, decide func(*Cata
 	defer b.leave()
 	ctx, cancel := b.whileAlive(ctx)
 	defer cancel()
-	if err := b.flush(ctx); err != nil {
+	if err := b.flush(ctx, notMade); err != nil {
 		return err
 	}
 	if err := decide(b.Catalog()); err != nil {
@@ -37,8 +37,14 @@ func (b *Broker) change(ctx context.Context, op, place string, decide func(*Cata
 		b.wake(b.flushes) // it may have happened all the same
 		return err
 	}
-	return b.flush(ctx)
+	return b.flush(ctx, notVisible)
 }
+
+// What it means for whoever made a change that the bucket did not take one.
+const (
+	notVisible = "it is not known to be in the bucket yet and becomes visible once it is"
+	notMade    = "an earlier change is not in the bucket yet: this one was not made; try again"
+)
 
 // errDone is what decide returns if there is nothing to do.
 var errDone = errors.New("nothing to do")
@@ -79,8 +85,9 @@ func (b *Broker) lost(op, place string) error {
 }
 
 // flush brings the bucket and then the catalog up to date with the control
-// plane. The caller holds the token.
-func (b *Broker) flush(ctx context.Context) error {
+// plane. The caller holds the token. If the bucket does not take them the error says
+// so in these words.
+func (b *Broker) flush(ctx context.Context, says string) error {
 	last, err := b.o.Store.LastRev(ctx)
 	if err != nil {
 		b.wake(b.flushes)
@@ -89,7 +96,7 @@ func (b *Broker) flush(ctx context.Context) error {
 	if last == b.seen {
 		return nil
 	}
-	if err = b.publish(ctx, last); err != nil {
+	if err = b.publish(ctx, last, says); err != nil {
 		return err
 	}
 	topics, err := b.o.Store.Topics(ctx)
@@ -102,7 +109,7 @@ func (b *Broker) flush(ctx context.Context) error {
 	return nil
 }
 
-func (b *Broker) publish(ctx context.Context, rev control.Rev) error {
+func (b *Broker) publish(ctx context.Context, rev control.Rev, says string) error {
 	err := b.putChanges(ctx, rev)
 	if err == nil {
 		b.publishing.Store(nil)
@@ -111,11 +118,12 @@ func (b *Broker) publish(ctx context.Context, rev control.Rev) error {
 	if b.fenced.Load() != nil {
 		return err
 	}
-	wrapped := tiers.E(tiers.RemoteUnavailable, "publish", "the change of topics",
-		"it is not known to be in the bucket yet and becomes visible once it is: %w", err)
-	b.publishing.Store(wrapped)
+	unpublished := func(says string) *tiers.Error {
+		return tiers.E(tiers.RemoteUnavailable, "publish", "the change of topics", "%s: %w", says, err)
+	}
+	b.publishing.Store(unpublished(notVisible))
 	b.wake(b.flushes)
-	return wrapped
+	return unpublished(says)
 }
 
 // putChanges returns nil once the bucket has every change up to rev, for certain:
@@ -159,7 +167,7 @@ func (b *Broker) flushOnce(ctx context.Context) bool {
 	}
 	defer b.leave()
 	defer b.drain(b.flushes) // flush itself asked for this
-	err := b.flush(ctx)
+	err := b.flush(ctx, notVisible)
 	if err != nil {
 		b.o.Log.Warn("changes of topics are not in the bucket yet", "err", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -321,6 +322,12 @@ func TestUnpublishedChangeIsInvisibleUntilItIsInTheBucket(t *testing.T) {
 	}
 	_, err = b.AutoCreate(t.Context(), "orders")
 	wantKind(t, "auto-create while the bucket is away", err, tiers.RemoteUnavailable)
+	// The next change is not made: to say of it that it becomes visible would be a lie.
+	_, err = b.CreateTopic(t.Context(), CreateTopic{Name: "others", Partitions: 1, Replication: 1})
+	wantKind(t, "another", err, tiers.RemoteUnavailable, "an earlier change is not in the bucket yet: this one was not made; try again")
+	if strings.Contains(err.Error(), "becomes visible") || !strings.Contains(b.Health().Publishing.Error(), "becomes visible") {
+		t.Errorf("%v; health %v", err, b.Health().Publishing)
+	}
 	if hits() < 2 {
 		t.Errorf("only %d tries", hits())
 	}
@@ -329,6 +336,9 @@ func TestUnpublishedChangeIsInvisibleUntilItIsInTheBucket(t *testing.T) {
 	topic, err := b.AutoCreate(t.Context(), "orders")
 	if err != nil || topic.ID.IsZero() {
 		t.Errorf("after the bucket is back: %+v, %v", topic, err)
+	}
+	if _, ok := b.Catalog().Topic("others"); ok {
+		t.Error("a change that was refused was made")
 	}
 	eventually(t, "health recovers", func() bool { return b.Health().Publishing == nil })
 }
