@@ -105,8 +105,12 @@ func (g *burial) pick(doomed []tiers.RemoteSegment) []tiers.RemoteSegment {
 // refused. refused is what the bucket says of some; err ends the round.
 func (g *burial) batch(ctx context.Context, segs []tiers.RemoteSegment) (refused, err error) {
 	refused, err = g.bury(ctx, segs...)
-	if refused == nil || err != nil {
+	switch {
+	case refused == nil || err != nil:
 		return nil, err
+	case len(segs) == 1:
+		g.refuse(segs[0])
+		return refused, nil
 	}
 	count, inARow := 0, 0
 	var last error
@@ -121,8 +125,7 @@ func (g *burial) batch(ctx context.Context, segs []tiers.RemoteSegment) (refused
 			continue
 		}
 		count, last = count+1, refused
-		g.tried[s.ID] = true
-		g.failures[s.ID]++
+		g.refuse(s)
 		if inARow == giveUpAfter || ctx.Err() != nil {
 			return nil, last
 		}
@@ -141,6 +144,11 @@ func (b *Broker) mustWait(s tiers.RemoteSegment) bool {
 		return true
 	}
 	return b.retiring.of(s.Partition.Topic) != nil
+}
+
+func (g *burial) refuse(s tiers.RemoteSegment) {
+	g.tried[s.ID] = true
+	g.failures[s.ID]++
 }
 
 // bury deletes the objects of segments in one request, and then their rows.
