@@ -76,13 +76,20 @@ func (h holdings) next(e partition.Forecast, c partition.Config, now time.Time) 
 	if total.Bytes < 0 {
 		return append(out, "by size: retention.bytes sets no limit")
 	}
-	var size int64
+	var size, active int64
 	for _, s := range h.segments {
 		if s.Readable() {
 			size += s.Bytes
 		}
+		if s.State == "active" {
+			active = s.Bytes
+		}
 	}
-	return append(out, fmt.Sprintf("by size: %d bytes of retention.bytes=%d", size, total.Bytes))
+	says := fmt.Sprintf("by size: %d bytes of retention.bytes=%d", size, total.Bytes)
+	if active > 0 && size > total.Bytes && total.Bytes > 0 {
+		says += fmt.Sprintf(", %d of them in the active segment, which stays until it is closed", active)
+	}
+	return append(out, says)
 }
 
 // nextByAge says when the oldest segment is due.

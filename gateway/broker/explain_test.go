@@ -37,6 +37,9 @@ func TestWhatRetentionDoesNext(t *testing.T) {
 		"later": {[]partition.SegmentInfo{leaving, old, active}, 0, partition.Forecast{}, with(1000, 4*time.Hour), []string{
 			"by age: the oldest segment, [0,10), is due at 2026-03-01T13:00:00.000Z", "by size: 200 bytes of retention.bytes=1000",
 		}},
+		"size, with an active one": {[]partition.SegmentInfo{active}, 10, partition.Forecast{}, with(50, -1), []string{
+			"by age: retention.ms sets no limit", "by size: 100 bytes of retention.bytes=50, 100 of them in the active segment, which stays until it is closed",
+		}},
 		"below the start": {[]partition.SegmentInfo{leaving, old, active}, 5, partition.Forecast{LogStart: 5, NewStart: 5}, with(-1, 4*time.Hour), []string{
 			"by age: the oldest segment, [0,10), is due at 2026-03-01T13:00:00.000Z", "by size: retention.bytes sets no limit",
 		}},

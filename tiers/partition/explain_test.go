@@ -35,9 +35,11 @@ func TestSegmentsSayWhy(t *testing.T) {
 	d.stamped(hour.Add(-time.Hour), 1)
 	d.stamped(hour.Add(-time.Millisecond), 1) // its newest record is of now
 	d.fill(1)
+	// The record in it is from 1970.
+	const active = "[4,5) local: active: closes at the next pass once all older ones may leave the disk (local.retention.ms has ended)"
 	const forTen, forNine = "; kept for 10h 0m more (retention.ms)", "; kept for 9h 0m more (retention.ms)"
 	d.run("copy.planned")
-	d.wantWhys("[0,2) local: being copied to the bucket"+forNine, "[2,4) local: waiting to be copied behind 1 others"+forTen, "[4,5) local: active: closes at 1 MiB")
+	d.wantWhys("[0,2) local: being copied to the bucket"+forNine, "[2,4) local: waiting to be copied behind 1 others"+forTen, active)
 	d.run("copy.started")
 	if got, want := d.whys()[0], "[0,2) local: its copy failed 1 times: "; hits() != 1 || len(got) < len(want) || got[:len(want)] != want {
 		t.Errorf("%q", got)
@@ -46,11 +48,11 @@ func TestSegmentsSayWhy(t *testing.T) {
 	d.step((*state).onTick)
 	d.runAll()
 	d.wantWhys("[0,2) both: on disk too, for 59m 59s more (local.retention.ms); kept for 8h 59m more (retention.ms)",
-		"[2,4) both: on disk too, for 1h 59m more (local.retention.ms); kept for 9h 59m more (retention.ms)", "[4,5) local: active: closes at 1 MiB")
+		"[2,4) both: on disk too, for 1h 59m more (local.retention.ms); kept for 9h 59m more (retention.ms)", active)
 	clock = hour.Add(90 * time.Minute)
 	d.mustRetain()
 	d.wantWhys("[0,2) remote: kept for 7h 30m more (retention.ms)",
-		"[2,4) both: on disk too, for 30m 0s more (local.retention.ms); kept for 8h 30m more (retention.ms)", "[4,5) local: active: closes at 1 MiB")
+		"[2,4) both: on disk too, for 30m 0s more (local.retention.ms); kept for 8h 30m more (retention.ms)", active)
 	answer := d.ask(3)
 	d.run("start.raise")
 	<-answer

@@ -93,12 +93,26 @@ func explainActive(p Placement, f ExplainFacts) string {
 	if p.Size == 0 {
 		return "active: empty"
 	}
+	limits, name := f.Limits, "retention"
+	if f.Copied {
+		limits, name = f.Local, "local.retention"
+	}
+	a := LocalSegment{Size: p.Size, MaxTimestamp: p.MaxTimestamp, FirstAppend: p.FirstAppend, Modified: p.Modified}
+	due := localTime(a, f.Now).Add(limits.Age)
 	out := "active: closes at " + Bytes(f.Roll.Bytes)
-	if f.Roll.Age <= 0 {
+	switch {
+	case limits.Bytes == 0:
+		return "active: closes at the next pass once all older ones may leave the disk (" + name + ".bytes=0)"
+	case limits.Age >= 0 && !due.After(f.Now):
+		return "active: closes at the next pass once all older ones may leave the disk (" + name + ".ms has ended)"
+	}
+	if roll := f.Now.Add(f.Roll.Age - age(a, f.Now)); f.Roll.Age > 0 && (limits.Age < 0 || !roll.After(due)) {
+		return out + " or on " + stamp(roll)
+	}
+	if limits.Age < 0 {
 		return out
 	}
-	a := LocalSegment{Size: p.Size, FirstAppend: p.FirstAppend, Modified: p.Modified}
-	return out + " or on " + stamp(f.Now.Add(f.Roll.Age-age(a, f.Now)))
+	return out + " or on " + stamp(due) + " (" + name + ".ms)"
 }
 
 func explainRemoval(p Placement, f ExplainFacts) string {
@@ -140,15 +154,21 @@ func explainCopy(c Copying, f ExplainFacts) string {
 // explainLocal says why a segment that is in the bucket is on disk as well.
 func explainLocal(p Placement, f ExplainFacts) string {
 	s := LocalSegment{MaxTimestamp: p.MaxTimestamp, Modified: p.Modified}
+	size := ""
+	if f.Local.Bytes >= 0 {
+		size = fmt.Sprintf("%s of local.retention.bytes=%s are used", Bytes(f.LocalBytes), Bytes(f.Local.Bytes))
+	}
 	switch left := f.Local.Age - f.Now.Sub(localTime(s, f.Now)); {
 	case !f.Copied:
 		return "on disk too, where the total limits hold as nothing is copied"
 	case f.Local.Age >= 0 && left <= 0, f.Local.Bytes >= 0 && f.LocalBytes-p.Size >= f.Local.Bytes:
 		return "on disk too: it goes from there once all older ones did"
+	case f.Local.Age >= 0 && size != "":
+		return "on disk too, for " + Duration(left) + " more (local.retention.ms), or by size: " + size
 	case f.Local.Age >= 0:
 		return "on disk too, for " + Duration(left) + " more (local.retention.ms)"
-	case f.Local.Bytes >= 0:
-		return fmt.Sprintf("on disk too: %s of local.retention.bytes=%s are used", Bytes(f.LocalBytes), Bytes(f.Local.Bytes))
+	case size != "":
+		return "on disk too: " + size
 	}
 	return "on disk too: no local limit is set"
 }
@@ -164,6 +184,10 @@ func explainTotal(p Placement, f ExplainFacts) string {
 	if f.Limits.Bytes >= 0 {
 		size = fmt.Sprintf("%s of retention.bytes=%s are used", Bytes(f.TotalBytes), Bytes(f.Limits.Bytes))
 	}
+	turn := "once all older ones are gone"
+	if p.Base <= f.LogStart {
+		turn = "at the next pass"
+	}
 	over := f.Limits.Bytes >= 0 && f.TotalBytes-p.Size >= f.Limits.Bytes
 	switch {
 	case f.Unavailable:
@@ -173,7 +197,7 @@ func explainTotal(p Placement, f ExplainFacts) string {
 	case over && !p.InBucket && f.Copied:
 		return "kept until it is copied, and then by size: " + size
 	case over:
-		return "due by size once all older ones are gone: " + size
+		return "due by size " + turn + ": " + size
 	case f.Limits.Age < 0:
 		return "kept: " + size
 	case p.InBucket && aged.After(f.Now):
@@ -183,7 +207,7 @@ func explainTotal(p Placement, f ExplainFacts) string {
 	case left <= 0 && f.Held != tiers.NoOffset && f.Held < p.Base:
 		return fmt.Sprintf("kept: the segment at %d, which a record from the future holds, is older", f.Held)
 	case left <= 0:
-		return "due by age once all older ones are gone"
+		return "due by age " + turn
 	}
 	out := "kept for " + Duration(left) + " more (retention.ms" + byFile(p, f.Now) + ")"
 	if size != "" {

@@ -21,6 +21,7 @@ func TestExplain(t *testing.T) {
 		return f
 	}
 	both := Placement{Base: 10, Next: 20, Size: 100 * mib, MaxTimestamp: ms(time.Hour), Modified: noon(), Created: noon(), OnDisk: true, InBucket: true}
+	active := Placement{Base: 20, Next: 30, Size: mib, MaxTimestamp: ms(time.Hour), Modified: noon(), FirstAppend: noon(), OnDisk: true, Active: true}
 	remote, onDisk := both, both
 	remote.OnDisk, onDisk.InBucket = false, false
 	copying := func(c Copying) Placement { p := onDisk; p.Copy = &c; return p }
@@ -34,6 +35,14 @@ func TestExplain(t *testing.T) {
 		{Placement{Active: true, OnDisk: true, Size: 5, FirstAppend: noon().Add(-24 * time.Hour)}, facts(nil), "active: closes at 1 GiB or on 2023-11-20 22:13 UTC"},
 		{Placement{Active: true, OnDisk: true, Size: 5}, facts(func(f *ExplainFacts) { f.Roll.Age = 0 }), "active: closes at 1 GiB"},
 		{Placement{Active: true, OnDisk: true}, facts(nil), "active: empty"},
+		{active, facts(func(f *ExplainFacts) { f.Local.Age = 4 * time.Hour }), "active: closes at 1 GiB or on 2023-11-15 01:13 UTC (local.retention.ms)"},
+		{active, facts(func(f *ExplainFacts) { f.Local.Age = 400 * time.Hour }), "active: closes at 1 GiB or on 2023-11-21 22:13 UTC"},
+		{active, facts(func(f *ExplainFacts) { f.Local.Age, f.Roll.Age = 4*time.Hour, 0 }), "active: closes at 1 GiB or on 2023-11-15 01:13 UTC (local.retention.ms)"},
+		{active, facts(func(f *ExplainFacts) { f.Local.Age = time.Hour }), "active: closes at the next pass once all older ones may leave the disk (local.retention.ms has ended)"},
+		{active, facts(func(f *ExplainFacts) { f.Limits.Age = time.Hour }), "active: closes at 1 GiB or on 2023-11-21 22:13 UTC"}, // only once it is copied
+		{active, facts(func(f *ExplainFacts) { f.Copied, f.Limits.Age = false, time.Hour }), "active: closes at the next pass once all older ones may leave the disk (retention.ms has ended)"},
+		{active, facts(func(f *ExplainFacts) { f.Local.Bytes = 0 }), "active: closes at the next pass once all older ones may leave the disk (local.retention.bytes=0)"},
+		{active, facts(func(f *ExplainFacts) { f.Local.Bytes = 1 }), "active: closes at 1 GiB or on 2023-11-21 22:13 UTC"}, // size counts closed ones
 		{copying(Copying{Running: true}), facts(nil), "being copied to the bucket; kept for ever: no limit is set"},
 		{copying(Copying{Ahead: 3}), facts(week), "waiting to be copied behind 3 others; kept for 6d 23h more (retention.ms)"},
 		{copying(Copying{}), facts(nil), "to be copied next; kept for ever: no limit is set"},
@@ -43,6 +52,7 @@ func TestExplain(t *testing.T) {
 		{copying(Copying{}), facts(func(f *ExplainFacts) { f.Limits.Age = time.Minute }), "to be copied next; kept until it is copied, although retention.ms has ended"},
 		{copying(Copying{}), facts(func(f *ExplainFacts) { f.Limits.Bytes = mib }), "to be copied next; kept until it is copied, and then by size: 1.2 GiB of retention.bytes=1 MiB are used"},
 		{both, facts(func(f *ExplainFacts) { f.Local.Age = 4 * time.Hour }), "on disk too, for 3h 0m more (local.retention.ms); kept for ever: no limit is set"},
+		{both, facts(func(f *ExplainFacts) { f.Local = Limits{400 * mib, 4 * time.Hour} }), "on disk too, for 3h 0m more (local.retention.ms), or by size: 300 MiB of local.retention.bytes=400 MiB are used; kept for ever: no limit is set"},
 		{both, facts(func(f *ExplainFacts) { f.Local.Bytes = 400 * mib }), "on disk too: 300 MiB of local.retention.bytes=400 MiB are used; kept for ever: no limit is set"},
 		{both, facts(func(f *ExplainFacts) { f.Local.Bytes = 200 * mib }), "on disk too: it goes from there once all older ones did; kept for ever: no limit is set"},
 		{both, facts(nil), "on disk too: no local limit is set; kept for ever: no limit is set"},
@@ -52,6 +62,8 @@ func TestExplain(t *testing.T) {
 		{remote, facts(func(f *ExplainFacts) { f.Limits.Bytes = 2 << 30 }), "kept: 1.2 GiB of retention.bytes=2 GiB are used"},
 		{remote, facts(func(f *ExplainFacts) { f.Limits.Bytes = 1 << 30 }), "due by size once all older ones are gone: 1.2 GiB of retention.bytes=1 GiB are used"},
 		{remote, facts(func(f *ExplainFacts) { f.Limits.Age = time.Minute }), "due by age once all older ones are gone"},
+		{remote, facts(func(f *ExplainFacts) { f.Limits.Age, f.LogStart = time.Minute, 10 }), "due by age at the next pass"}, // older ones are below the log start
+		{remote, facts(func(f *ExplainFacts) { f.Limits.Bytes, f.LogStart = 1<<30, 15 }), "due by size at the next pass: 1.2 GiB of retention.bytes=1 GiB are used"},
 		{remote, facts(func(f *ExplainFacts) { f.Limits.Age, f.Held = time.Minute, 0 }), "kept: the segment at 0, which a record from the future holds, is older"},
 		{remote, facts(func(f *ExplainFacts) { week(f); f.Unavailable = true }), "kept: it is not known what the bucket holds, so nothing is due"},
 		{removal(Removal{}), facts(func(f *ExplainFacts) { f.LogStart = 20 }), "leaves the bucket: its row is marked next"},
