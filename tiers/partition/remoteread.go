@@ -184,13 +184,13 @@ func (s remoteSegment) headerAt(ctx context.Context, pos int64) (h batch.Header,
 
 // fill reads all of dst from pos, for a look-up.
 func (s remoteSegment) fill(ctx context.Context, dst []byte, pos int64) error {
-	n, err := s.cache.ReadAt(ctx, s.seg, dst, pos)
+	n, err := s.cache.ReadAtWith(ctx, s.meta, dst, pos)
 	return s.filled(ctx, n, len(dst), pos, err)
 }
 
 // fillOn is fill for a reader that goes on behind it.
 func (s remoteSegment) fillOn(ctx context.Context, dst []byte, pos int64) error {
-	n, err := s.cache.ReadOn(ctx, s.seg, dst, pos, s.follow)
+	n, err := s.cache.ReadOnWith(ctx, s.meta, dst, pos, s.follow)
 	return s.filled(ctx, n, len(dst), pos, err)
 }
 

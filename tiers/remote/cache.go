@@ -183,7 +183,16 @@ func (c *Cache) Meta(ctx context.Context, seg tiers.RemoteSegment) (*SegmentMeta
 // bytes only at the end, with io.EOF. It is for reads here and there: nothing is
 // fetched but the chunks that it needs.
 func (c *Cache) ReadAt(ctx context.Context, seg tiers.RemoteSegment, dst []byte, off int64) (int, error) {
-	return c.read(ctx, seg, dst, off, nil)
+	meta, err := c.Meta(ctx, seg)
+	if err != nil {
+		return 0, err
+	}
+	return c.ReadAtWith(ctx, meta, dst, off)
+}
+
+// ReadAtWith is ReadAt for who has the companion.
+func (c *Cache) ReadAtWith(ctx context.Context, meta *SegmentMeta, dst []byte, off int64) (int, error) {
+	return c.read(ctx, meta, dst, off, nil)
 }
 
 // Following tells which segment comes after another one of the same partition. ok
@@ -195,19 +204,24 @@ type Following func(seg tiers.RemoteSegment) (next tiers.RemoteSegment, ok bool)
 // goes on where one of the last reads ended, what comes next is fetched ahead,
 // from the segments that follow too. follow may be nil.
 func (c *Cache) ReadOn(ctx context.Context, seg tiers.RemoteSegment, dst []byte, off int64, follow Following) (int, error) {
-	if follow == nil {
-		follow = func(tiers.RemoteSegment) (none tiers.RemoteSegment, ok bool) { return none, false }
-	}
-	return c.read(ctx, seg, dst, off, follow)
-}
-
-func (c *Cache) read(ctx context.Context, seg tiers.RemoteSegment, dst []byte, off int64, follow Following) (int, error) {
-	if off < 0 {
-		return 0, Fail("read segment", SegmentKey(seg), fmt.Errorf("%w: offset %d", ErrRange, off))
-	}
 	meta, err := c.Meta(ctx, seg)
 	if err != nil {
 		return 0, err
+	}
+	return c.ReadOnWith(ctx, meta, dst, off, follow)
+}
+
+// ReadOnWith is ReadOn for who has the companion.
+func (c *Cache) ReadOnWith(ctx context.Context, meta *SegmentMeta, dst []byte, off int64, follow Following) (int, error) {
+	if follow == nil {
+		follow = func(tiers.RemoteSegment) (none tiers.RemoteSegment, ok bool) { return none, false }
+	}
+	return c.read(ctx, meta, dst, off, follow)
+}
+
+func (c *Cache) read(ctx context.Context, meta *SegmentMeta, dst []byte, off int64, follow Following) (int, error) {
+	if off < 0 {
+		return 0, Fail("read segment", SegmentKey(meta.Segment), fmt.Errorf("%w: offset %d", ErrRange, off))
 	}
 	want := dst[:max(0, min(int64(len(dst)), meta.Segment.Size-off))]
 	var passed int64
@@ -218,7 +232,7 @@ func (c *Cache) read(ctx context.Context, seg tiers.RemoteSegment, dst []byte, o
 	c.metrics.served.Add(float64(n))
 	switch {
 	case err != nil:
-		return n, Fail("read segment", SegmentKey(seg), err)
+		return n, Fail("read segment", SegmentKey(meta.Segment), err)
 	case n < len(dst):
 		return n, io.EOF
 	}

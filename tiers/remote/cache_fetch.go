@@ -299,10 +299,7 @@ func (c *Cache) land(j *job, k int, p *piece) {
 	p.id, p.unread = j.id(k), j.ahead
 	c.shelf.release(p.id, j.bytes(k))
 	now := time.Now()
-	if c.shelf.reserve(p.id, p.size, now) { // a companion may be larger than was known
-		c.shelf.release(p.id, p.size)
-		c.shelf.put(p, now)
-	}
+	c.shelf.put(p, now)
 	delete(c.flights, p.id)
 	close(j.run[k].done)
 }

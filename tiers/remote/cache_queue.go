@@ -189,8 +189,11 @@ func (c *Cache) room(j *job) bool {
 	if c.shelf.reserve(j.id(0), j.size, now) {
 		return true
 	}
+	if j.meta == nil {
+		return false // until another one ends
+	}
 	hold := held
-	if !j.ahead && j.meta != nil {
+	if !j.ahead {
 		if c.shed(c.shelf.lacks(j.size)) {
 			return c.shelf.reserve(j.id(0), j.size, now)
 		}

@@ -26,12 +26,20 @@ const longest = 15 * held
 //
 // Chunks are held or idle. An idle one goes when its place is needed, the one that
 // was not used for the longest first; a held one becomes idle in time, or when its
-// reader has passed it. Companions are never held.
+// reader has passed it. A companion that was used within
+// the time that a chunk is held does not go: one that finds no place then is for
+// those who wait for it, and is not kept. Else readers of more segments than there is
+// room for would take each other's companions away, each larger than what is read
+// with it.
+//
+// What companions take while they are fetched, before their indexes are thinned out,
+// is wire: a quarter of their part, which bounds how many are fetched at once.
 //
 // A policy that counts how often something is used (W-TinyLFU) was tried first: it
 // may refuse a chunk that was just fetched ahead, since nobody used it yet.
 type shelf struct {
 	chunks, metas part
+	wire          part
 	unread        int64 // of the chunks: fetched ahead, and nobody came yet
 
 	pieces map[PieceID]*piece
@@ -54,13 +62,14 @@ type piece struct {
 	in     *list.List
 	place  *list.Element
 	until  time.Time // of a held one
-	since  time.Time // when it was held first
+	since  time.Time // when it was held first; of a companion: when it was used last
 	unread bool      // fetched ahead, and nobody came yet
 }
 
 func newShelf(chunks, metas int64) shelf {
 	return shelf{
-		chunks: part{limit: chunks, idle: list.New()}, metas: part{limit: metas, idle: list.New()},
+		chunks: part{limit: chunks, idle: list.New()}, metas: part{limit: metas - metas/4, idle: list.New()},
+		wire:   part{limit: metas / 4},
 		pieces: map[PieceID]*piece{}, held: list.New(),
 	}
 }
@@ -75,14 +84,15 @@ func (s *shelf) of(id PieceID) *part {
 	return &s.chunks
 }
 
-// put places a piece for which room was made.
+// put places a chunk for which room was made, or a companion if there is room.
 func (s *shelf) put(p *piece, now time.Time) {
-	if s.pieces[p.id] != nil {
+	if s.pieces[p.id] != nil || p.meta != nil && !s.roomForMeta(p.size, now) {
 		return
 	}
 	s.pieces[p.id] = p
 	s.of(p.id).used += p.size
 	if p.meta != nil {
+		p.since = now
 		s.metas.rest(p)
 		return
 	}
@@ -108,7 +118,10 @@ func (s *shelf) touch(id PieceID, passed bool, now time.Time) (freed bool) {
 	s.wasRead(p)
 	part := s.of(id)
 	switch {
-	case p.in == part.idle && (passed || p.meta != nil):
+	case p.meta != nil:
+		p.since = now
+		part.idle.MoveToBack(p.place)
+	case p.in == part.idle && passed:
 		part.idle.MoveToBack(p.place)
 	case p.in == part.idle:
 		p.since = now
@@ -176,15 +189,26 @@ func (s *shelf) lacks(n int64) int64 {
 // reserve makes room for n bytes and keeps it for a fetch, or changes nothing. id
 // is any piece of the kind.
 func (s *shelf) reserve(id PieceID, n int64, now time.Time) bool {
+	if id.Chunk == MetaPiece {
+		return s.wire.keep(n)
+	}
 	s.expire(now)
-	a := s.of(id)
-	n = min(n, a.limit)
-	if a.used-a.idleBytes+a.reserved+n > a.limit {
+	a := &s.chunks
+	if a.used-a.idleBytes+a.reserved+min(n, a.limit) > a.limit {
 		return false
 	}
-	for a.used+a.reserved+n > a.limit {
+	for a.used+a.reserved+min(n, a.limit) > a.limit {
 		p, _ := a.idle.Front().Value.(*piece)
 		s.forget(p.id)
+	}
+	return a.keep(n)
+}
+
+// keep notes n bytes for a fetch if there is room for them, or all that there is.
+func (a *part) keep(n int64) bool {
+	n = min(n, a.limit)
+	if a.used+a.reserved+n > a.limit {
+		return false
 	}
 	a.reserved += n
 	return true
@@ -193,8 +217,30 @@ func (s *shelf) reserve(id PieceID, n int64, now time.Time) bool {
 // release gives back what reserve kept for a piece of n bytes, if it was not more
 // than there is.
 func (s *shelf) release(id PieceID, n int64) {
-	a := s.of(id)
+	a := &s.chunks
+	if id.Chunk == MetaPiece {
+		a = &s.wire
+	}
 	a.reserved -= min(n, a.limit)
+}
+
+// roomForMeta makes room for a companion, unless those that would go are in use.
+func (s *shelf) roomForMeta(n int64, now time.Time) bool {
+	a := &s.metas
+	n = min(n, a.limit)
+	free := a.limit - a.used
+	for e := a.idle.Front(); e != nil && free < n; e = e.Next() {
+		p, _ := e.Value.(*piece)
+		if now.Sub(p.since) < held {
+			return false
+		}
+		free += p.size
+	}
+	for a.used > 0 && a.used+n > a.limit {
+		p, _ := a.idle.Front().Value.(*piece)
+		s.forget(p.id)
+	}
+	return true
 }
 
 // forget drops a piece.

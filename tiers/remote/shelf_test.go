@@ -15,7 +15,7 @@ import (
 // there, and what somebody is on is never evicted before its time.
 func TestShelfKeepsItsBooks(t *testing.T) {
 	t.Parallel()
-	const limit, metaLimit, size = 20 * 100, 5 * 100, 100
+	const limit, metaLimit, size = 20 * 100, 8 * 100, 100
 	rapid.Check(t, func(t *rapid.T) {
 		s := newShelf(limit, metaLimit)
 		now := time.Unix(1000, 0)
@@ -45,7 +45,13 @@ func TestShelfKeepsItsBooks(t *testing.T) {
 					if last.Chunk == MetaPiece {
 						p.meta, p.unread = &SegmentMeta{}, false
 					}
+					was := onShelf(&s, now)
 					s.put(p, now)
+					for held := range was {
+						if s.pieces[held] == nil {
+							t.Fatalf("%v was evicted although it is in use", held)
+						}
+					}
 				}
 			case 3:
 				s.touch(id, rapid.Bool().Draw(t, "passed"), now)
@@ -65,7 +71,7 @@ func TestShelfKeepsItsBooks(t *testing.T) {
 func onShelf(s *shelf, now time.Time) map[PieceID]bool {
 	out := map[PieceID]bool{}
 	for id, p := range s.pieces {
-		if p.in == s.held && p.until.After(now) {
+		if p.in == s.held && p.until.After(now) || p.meta != nil && now.Sub(p.since) < held {
 			out[id] = true
 		}
 	}
@@ -95,7 +101,7 @@ func checkShelf(t *rapid.T, s *shelf) {
 	if n := s.held.Len() + s.chunks.idle.Len() + s.metas.idle.Len(); n != len(s.pieces) {
 		t.Fatalf("%d in lists, %d pieces", n, len(s.pieces))
 	}
-	for _, a := range []part{s.chunks, s.metas} {
+	for _, a := range []part{s.chunks, s.metas, s.wire} {
 		if a.used+a.reserved > a.limit || a.reserved < 0 {
 			t.Fatalf("%d used and %d reserved of %d", a.used, a.reserved, a.limit)
 		}
