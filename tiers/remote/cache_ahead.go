@@ -270,6 +270,7 @@ type crossing struct {
 func (c *Cache) cross(x crossing, follow Following) {
 	seg, ok := follow(x.seg)
 	if !ok {
+		c.uncross(x.from) // one may be there by the next read
 		return
 	}
 	c.companions(seg, x.left, follow)

@@ -277,6 +277,32 @@ func TestReadAheadFailsQuietly(t *testing.T) {
 	})
 }
 
+// A segment that is copied while a reader comes to the end of the one before is
+// fetched ahead as well.
+func TestReadAheadAsksAgainWhatFollows(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		z := &zeros{Bucket: b}
+		segs := z.segments(t, 0, 2, 4<<20)
+		c := remote.NewCache(z, remote.CacheOptions{})
+		defer c.Close()
+		buf := make([]byte, 256<<10)
+		for off := int64(0); off < segs[0].Size; off += int64(len(buf)) {
+			known := segs[:1]
+			if off >= 3<<20 {
+				known = segs
+			}
+			_, err := c.ReadOn(t.Context(), segs[0], buf, off, following(known))
+			must(t, err)
+			synctest.Wait()
+		}
+		if n := len(b.Calls(memory.OpReadAt, remote.MetaKey(segs[1]))); n != 1 {
+			t.Errorf("its companion was fetched %d times", n)
+		}
+	})
+}
+
 // Look-ups, and readers that jump about, cost the chunks that they touch.
 func TestRandomReadsAreNotReadAhead(t *testing.T) {
 	t.Parallel()
