@@ -64,6 +64,10 @@ func Rebuild(ctx context.Context, c Config, d RebuildDeps) (rep rebuild.Report, 
 		return rep, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	// The starts of a directory that holds a cluster are what its claim is known by.
+	if err := rebuild.CheckEmpty(ctx, store); err != nil {
+		return rep, err
+	}
 	o.Instance = "rebuild-" + uuid.NewString()
 	if err := writeStarts(base.FS, c.DataDir, []string{o.Instance}); err != nil {
 		return rep, err

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/strandline-io/strandline/gateway/control"
@@ -70,4 +71,29 @@ func TestRebuildIntoAFreshFileSystem(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// TestSecondRebuildLeavesTheFirstOne: the directory that a rebuild filled is
+// refused to the next one, and serves afterwards as if that had not been.
+func TestSecondRebuildLeavesTheFirstOne(t *testing.T) {
+	c := testConfig(t)
+	b := memory.New()
+	n := startNode(t, c, Deps{Bucket: b})
+	produce(t, n, 0, 10)
+	stopNode(t, n)
+	c.DataDir = "/rebuilt"
+	disk := mem.New()
+	if _, err := Rebuild(t.Context(), c, RebuildDeps{FS: disk, Bucket: b}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := readStarts(disk, c.DataDir)
+	if err != nil || len(before) != 1 {
+		t.Fatal(before, err)
+	}
+	_, err = Rebuild(t.Context(), c, RebuildDeps{FS: disk, Bucket: b})
+	wantKind(t, "the second rebuild", err, tiers.Conflict, "holds a cluster")
+	if after, err := readStarts(disk, c.DataDir); err != nil || !slices.Equal(after, before) {
+		t.Errorf("starts %q, %v, want %q", after, err, before)
+	}
+	stopNode(t, startNode(t, c, Deps{FS: disk, Bucket: b}))
 }

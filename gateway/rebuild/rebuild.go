@@ -75,7 +75,7 @@ type run struct {
 
 func (r *run) all(ctx context.Context, s control.Store) error {
 	if s != nil {
-		if err := empty(ctx, s); err != nil {
+		if err := CheckEmpty(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -105,7 +105,9 @@ func (r *run) all(ctx context.Context, s control.Store) error {
 	return nil
 }
 
-func empty(ctx context.Context, s control.Store) error {
+// CheckEmpty returns a Conflict if s holds anything. Run checks it too; whoever
+// writes next to the store before a run asks first.
+func CheckEmpty(ctx context.Context, s control.Store) error {
 	st, err := s.Dump(ctx)
 	if err != nil {
 		return err
