@@ -55,7 +55,7 @@ func (z *zeros) giants(t *testing.T, n int) []tiers.RemoteSegment {
 func TestCompanionsInUseStay(t *testing.T) {
 	t.Parallel()
 	const reads = 8
-	for _, o := range []struct{ readers, most int }{{48, 48}, {64, 64}, {100, 100 * reads / 2}} {
+	for _, o := range []struct{ readers, most int }{{48, 48}, {64, 64}, {100, 100 * 3}} {
 		t.Run(fmt.Sprint(o.readers), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := memory.New()
