@@ -56,6 +56,9 @@ const (
 	patience = 2 * time.Second
 	// block is what file systems give files, at least.
 	block = 4096
+	// hanging is how many reads may hang at a time: with as many the disk is off,
+	// since each takes a goroutine and a thread.
+	hanging = 16
 )
 
 // Spool is a remote.PieceStore.
@@ -67,6 +70,7 @@ type Spool struct {
 	mu      sync.Mutex
 	closed  bool
 	off     time.Time // no use of the disk before
+	hung    int       // reads that nobody waits for any more
 	files   map[remote.PieceID]*file
 	order   *list.List // of *file, the least recently used first
 	used    int64      // bytes of files, and of the one that is being written
@@ -183,7 +187,7 @@ func (s *Spool) Has(id remote.PieceID) bool {
 }
 
 // isOff reports whether the disk is left alone for now. mu is held.
-func (s *Spool) isOff() bool { return time.Now().Before(s.off) }
+func (s *Spool) isOff() bool { return s.hung >= hanging || time.Now().Before(s.off) }
 
 // Get reads a piece.
 func (s *Spool) Get(id remote.PieceID) []byte {
@@ -237,8 +241,19 @@ func (s *Spool) read(name string) ([]byte, error) {
 	case o := <-done:
 		return o.b, o.err
 	case <-timer.C:
+		s.hangs(1)
+		go func() {
+			<-done
+			s.hangs(-1)
+		}()
 		return nil, errSlow
 	}
+}
+
+func (s *Spool) hangs(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hung += n
 }
 
 // lost takes a file out of the table that is not there, unless it is a new one.

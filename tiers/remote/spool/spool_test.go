@@ -295,6 +295,30 @@ func TestDiskHangs(t *testing.T) {
 	})
 }
 
+// Reads that hang do not add up, however long the disk does, and it is used again
+// when they have ended.
+func TestHangingReadsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fsys.NewFaulty(mem.New())
+		s := open(t, f, 1<<20)
+		put(s, 1)
+		release := make(chan struct{})
+		for range hanging {
+			f.Add(fsys.Fault{Kinds: fsys.OpOpen, Hold: release})
+		}
+		for range hanging {
+			wantPiece(t, s, 1, false)
+			time.Sleep(pause)
+		}
+		if s.Has(id(1)) {
+			t.Error("a disk with so many hanging reads is used")
+		}
+		close(release)
+		synctest.Wait()
+		wantPiece(t, s, 1, true)
+	})
+}
+
 // A writer that is behind drops what it cannot take.
 func TestWriterIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
