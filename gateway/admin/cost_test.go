@@ -76,7 +76,7 @@ func TestLimits(t *testing.T) {
 	g := remote.NewGate(remote.GateOptions{Limits: remote.Limits{UploadBytes: 5000, ReadRequests: 9}})
 	c := r.withGate(Options{Gate: g, Pool: partition.NewPool(2)})
 	got, err := c.Limits(t.Context())
-	if err != nil || got.Upload != 5000 || got.ReadRequests != 9 || got.Download != 0 || len(got.Lanes) != 3 || got.Lanes[0] != (client.Lane{Name: "writes", Places: 16, Window: 16}) || len(got.Jobs) != 3 {
+	if err != nil || got.Upload != 5000 || got.ReadRequests != 9 || got.Download != 0 || len(got.Lanes) != 3 || got.Lanes[0] != (client.Lane{Name: "writes", Places: 16, Window: 16}) || len(got.Jobs) != 4 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if got, err = c.ChangeLimits(t.Context(), client.LimitChanges{Download: new(int64(1 << 20)), ReadRequests: new(int64(0))}); err != nil || got.Download != 1<<20 || got.Upload != 5000 || got.ReadRequests != 0 {

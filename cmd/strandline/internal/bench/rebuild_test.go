@@ -72,7 +72,7 @@ func TestRebuildRefusesAPrefixInUse(t *testing.T) {
 
 // An interrupt leaves nothing behind either.
 func TestRebuildInterrupted(t *testing.T) {
-	for _, f := range []memory.Fault{{Ops: memory.OpPut, Skip: 10}, {Ops: memory.OpReadAt, Skip: 5}} {
+	for _, f := range []memory.Fault{{Ops: memory.OpPut, Skip: 10}, {Ops: memory.OpRead, Skip: 5}} {
 		b := memory.New()
 		ctx, cancel := context.WithCancel(t.Context())
 		reached := make(chan memory.Call)
