@@ -198,7 +198,8 @@ func topicRetainCommand() *cobra.Command {
 		Use:   "retain TOPIC/PARTITION | TOPIC",
 		Short: "Run a retention pass now, instead of within retention_check_interval",
 		Long: `Applies the retention settings of the topic now and returns once what was due is gone
-(objects stay in the bucket for file.delete.delay.ms).`,
+(objects stay in the bucket for file.delete.delay.ms). An active segment that is due is
+closed, and copied first if segments are.`,
 		Example: "  strandline topic retain orders\n  strandline topic retain orders/0",
 		Args:    exactly("TOPIC/PARTITION or TOPIC"),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -42,10 +42,30 @@ type retaining struct {
 	dated    tiers.Offset   // segments that end at or below it went by the time of their file, and that was told
 }
 
-// Retain runs a retention pass now, and returns when what was due at the call is
+// Retain runs retention passes now, and returns when what was due at the call is
 // gone from both tiers (but for objects that wait out Retention.Delay), or with
-// the first error.
+// the first error. It has the active segment closed if that is due, and waits for
+// the copies that must come first.
 func (o *Owner) Retain(ctx context.Context) error {
+	// Worst: copy what is older, close the active segment, copy that, delete it. On a
+	// busy log with hardly any retention there is always more.
+	for range 4 {
+		if err := o.retainOnce(ctx); err != nil {
+			return err
+		}
+		var due bool
+		if err := o.do(ctx, "apply retention", func(s *state) { due = s.dueOnceCopied() }); err != nil || !due {
+			return err
+		}
+		if err := o.CopyAll(ctx); err != nil {
+			return tiers.E(copyKind(err), "apply retention", o.place, "what is due is to be copied first: %w", err)
+		}
+	}
+	return nil
+}
+
+// retainOnce runs a pass, and those that follow from it.
+func (o *Owner) retainOnce(ctx context.Context) error {
 	answer := make(chan error, 1)
 	if err := o.do(ctx, "apply retention", func(s *state) { s.onRetainAsked(answer) }); err != nil {
 		return err
@@ -56,6 +76,17 @@ func (o *Owner) Retain(ctx context.Context) error {
 	case <-ctx.Done():
 		return tiers.E(tiers.TimedOut, "apply retention", o.place, "it goes on: %w", context.Cause(ctx))
 	}
+}
+
+// dueOnceCopied reports whether something is due now, or once closed segments are
+// copied. If an open transaction keeps them from that they are not waited for.
+func (s *state) dueOnceCopied() bool {
+	if s.offline() != nil || s.unknown() || !s.tiered() {
+		return false
+	}
+	f := s.passFacts(slices.Collect(s.index.All()))
+	active := f.Total.Local[len(f.Total.Local)-1]
+	return active.Base <= s.view.LastStable && plan.DueOnceCopied(f, s.now())
 }
 
 func (s *state) onRetainAsked(answer chan<- error) {

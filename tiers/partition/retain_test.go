@@ -718,3 +718,64 @@ func TestRetentionIsTakenBack(t *testing.T) {
 	w.wantBucket(t, 2)
 	d.end()
 }
+
+// TestRetainEndsWhatIsDue: one call closes the active segment, has it copied if
+// segments are, and returns when all of it is gone; local limits only empty the disk.
+func TestRetainEndsWhatIsDue(t *testing.T) {
+	for name, c := range map[string]struct {
+		remote bool
+		change func(*Retention)
+		start  tiers.Offset
+	}{
+		"copied":           {true, func(r *Retention) { r.Total.Age, r.Local.Age = time.Hour, time.Hour }, 4},
+		"by size":          {true, func(r *Retention) { r.Total.Bytes, r.Local.Bytes = 0, 0 }, 4},
+		"from disk only":   {true, func(r *Retention) { r.Local.Age = time.Hour }, 0},
+		"on disk only":     {false, func(r *Retention) { r.Total.Age = time.Hour }, 4},
+		"on disk, by size": {false, func(r *Retention) { r.Total.Bytes = 0 }, 4},
+	} {
+		w := newWorld(t)
+		w.config.Remote, w.config.Retention = c.remote, keep(c.change)
+		o := w.open()
+		for i := range 4 {
+			old := build(batch.Builder{ProducerID: -1}, hour.Add(-2*time.Hour).UnixMilli(), fmt.Sprint(i))
+			if _, err := o.Append(t.Context(), AppendRequest{Batch: old}); err != nil {
+				t.Fatal(err)
+			}
+			if i == 1 {
+				if err := o.Roll(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := o.Retain(t.Context()); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if v := o.View(); v.LogStart != c.start || v.LocalLogStart != 4 || v.LogEnd != 4 {
+			t.Errorf("%s: %+v", name, v.Watermarks)
+		}
+		w.close(o)
+		w.stop()
+	}
+}
+
+// TestRetainSaysWhatWaitsForItsCopy.
+func TestRetainSaysWhatWaitsForItsCopy(t *testing.T) {
+	w := newWorld(t)
+	w.config.Retention = keep(func(r *Retention) { r.Total.Bytes, r.Local.Bytes = 0, 0 })
+	w.bucket.Add(memory.Fault{Key: "topics/", Ops: memory.OpPut, Sticky: true, Err: remote.ErrUnavailable})
+	o := w.open()
+	if _, err := o.Append(t.Context(), AppendRequest{Batch: one("a")}); err != nil {
+		t.Fatal(err)
+	}
+	err := o.Retain(t.Context())
+	wantKind(t, err, tiers.RemoteUnavailable)
+	if !strings.Contains(err.Error(), "to be copied first") || o.View().LogStart != 0 {
+		t.Errorf("%v; %+v", err, o.View().Watermarks)
+	}
+	w.bucket.Clear()
+	if err := o.Retain(t.Context()); err != nil || o.View().LogStart != 1 {
+		t.Errorf("%v; %+v", err, o.View().Watermarks)
+	}
+	w.close(o)
+	w.stop()
+}

@@ -84,6 +84,15 @@ func Settle(f PassFacts, now time.Time) tiers.Offset {
 	}
 }
 
+// DueOnceCopied reports whether a pass has something to do if every closed segment
+// is in the bucket.
+func DueOnceCopied(f PassFacts, now time.Time) bool {
+	f.Total.Rows = slices.Clone(f.Total.Rows)
+	f.copyClosed(now)
+	p := Retention(f, now)
+	return p.Roll || p.LogStart > f.Total.Floor || p.DropBefore > f.Total.Local[0].Base
+}
+
 // closeActive puts an empty active segment behind the last one, which is due no more.
 func (f *PassFacts) closeActive() {
 	local := f.Total.Local
