@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/strandline-io/strandline/gateway/admin/client"
 )
 
 func topicConfigCommand() *cobra.Command {
@@ -17,7 +20,7 @@ func topicConfigCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config TOPIC",
 		Short: "Show or change the settings of a topic",
-		Long: `Shows the settings of a topic, or changes some of them.
+		Long: `Shows the settings of a topic, or changes some of them and shows those.
 
 A change that makes retention delete more than it would have, or that switches the
 bucket off for the topic, first says what would go, and is made with --yes only.`,
@@ -41,7 +44,7 @@ bucket off for the topic, first says what would go, and is made with --yes only.
 					return err
 				}
 			}
-			return showConfigs(c.Context(), c, &a, args[0])
+			return showConfigs(c.Context(), c, &a, args[0], changes)
 		},
 	}
 	a.add(cmd)
@@ -106,10 +109,15 @@ func warnIdle(c *cobra.Command, a *adminFlags, topic string, changes map[string]
 	return nil
 }
 
-func showConfigs(ctx context.Context, c *cobra.Command, a *adminFlags, topic string) error {
+// showConfigs prints the settings of a topic: those that were changed, all if none
+// was.
+func showConfigs(ctx context.Context, c *cobra.Command, a *adminFlags, topic string, changes map[string]*string) error {
 	entries, err := a.client().Configs(ctx, topic)
 	if err != nil {
 		return err
+	}
+	if len(changes) > 0 {
+		entries = slices.DeleteFunc(entries, func(e client.ConfigEntry) bool { _, changed := changes[e.Name]; return !changed })
 	}
 	if a.json {
 		return printJSON(c, entries)
