@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"strings"
 
 	"github.com/strandline-io/strandline/tiers"
@@ -17,8 +18,14 @@ import (
 )
 
 // OpenBucket opens the bucket that a configuration names, without retries. The
-// caller closes it. Without a bucket it returns nil.
+// caller closes it. Without a bucket it returns nil. A folder that is missing is
+// made.
 func OpenBucket(ctx context.Context, c Config) (remote.Bucket, error) {
+	return openConfigured(ctx, c, dir.Options{})
+}
+
+// openConfigured is OpenBucket with options for a folder.
+func openConfigured(ctx context.Context, c Config, folder dir.Options) (remote.Bucket, error) {
 	scheme, rest, _ := strings.Cut(c.Bucket, ":")
 	switch scheme {
 	case "":
@@ -26,7 +33,7 @@ func OpenBucket(ctx context.Context, c Config) (remote.Bucket, error) {
 	case "memory":
 		return memory.New(), nil
 	case "dir":
-		return openDir(rest)
+		return openDir(rest, folder)
 	}
 	conf, driver, err := c.s3Bucket()
 	if err != nil {
@@ -38,19 +45,30 @@ func OpenBucket(ctx context.Context, c Config) (remote.Bucket, error) {
 	return s3.Open(ctx, conf)
 }
 
-func openDir(path string) (remote.Bucket, error) {
-	b, err := dir.Open(fsys.OS{}, path, dir.Options{})
-	if err != nil { // a nil *dir.Bucket in an interface would not be nil
-		return nil, err
+func openDir(path string, o dir.Options) (remote.Bucket, error) {
+	b, err := dir.Open(fsys.OS{}, path, o)
+	switch {
+	case err == nil:
+		return b, nil
+	case errors.Is(err, remote.ErrNoBucket):
+		return nil, tiers.E(tiers.InvalidConfig, "open bucket", "dir:"+path,
+			"mount it, or correct bucket; it is not made, since what was copied would be missing from it (a bucket that is to begin anew needs an empty folder): %w", err)
 	}
-	return b, nil
+	return nil, err // and no b: a nil *dir.Bucket in an interface is not nil
+}
+
+// usedBucket reports whether the data directory has been used with a bucket. What
+// cannot be looked at counts: a folder that is missing is then not made.
+func (n *Node) usedBucket() bool {
+	_, err := n.d.FS.Stat(n.c.DataDir + "/" + StartsFile)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // openBucket opens the bucket and asks it to show that it keeps its promises.
 func (n *Node) openBucket(ctx context.Context) error {
 	b := n.d.Bucket
 	if b == nil {
-		opened, err := OpenBucket(ctx, n.c)
+		opened, err := openConfigured(ctx, n.c, dir.Options{Existing: n.usedBucket()})
 		if err != nil || opened == nil {
 			return err
 		}

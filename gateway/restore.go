@@ -16,6 +16,7 @@ import (
 	"github.com/strandline-io/strandline/tiers/fsys"
 	"github.com/strandline-io/strandline/tiers/local"
 	"github.com/strandline-io/strandline/tiers/remote"
+	"github.com/strandline-io/strandline/tiers/remote/dir"
 )
 
 // RebuildDeps is what a rebuild is handed besides the configuration. Every field
@@ -34,7 +35,7 @@ func Rebuild(ctx context.Context, c Config, d RebuildDeps) (rep rebuild.Report, 
 	base := Deps{FS: d.FS, Log: d.Log, Now: d.Now, Registry: prometheus.NewRegistry()}.withDefaults()
 	b := d.Bucket
 	if b == nil {
-		if b, err = OpenBucket(ctx, c); err != nil {
+		if b, err = openConfigured(ctx, c, dir.Options{Existing: true}); err != nil {
 			return rep, err
 		}
 		if b == nil {

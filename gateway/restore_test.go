@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"errors"
+	"io/fs"
+	"os"
 	"slices"
 	"testing"
 
@@ -96,4 +99,31 @@ func TestSecondRebuildLeavesTheFirstOne(t *testing.T) {
 		t.Errorf("starts %q, %v, want %q", after, err, before)
 	}
 	stopNode(t, startNode(t, c, Deps{FS: disk, Bucket: b}))
+}
+
+// TestBucketFolderThatIsGone: a disk that is not mounted is no reason to begin an
+// empty bucket. The first start makes the folder, none after it does.
+func TestBucketFolderThatIsGone(t *testing.T) {
+	c := testConfig(t)
+	folder := t.TempDir() + "/bucket"
+	c.Bucket = "dir:" + folder
+	stopNode(t, startNode(t, c, Deps{}))
+	if err := os.Rename(folder, folder+"-elsewhere"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Start(t.Context(), c, Deps{})
+	wantKind(t, "start", err, tiers.InvalidConfig, "mount it, or correct bucket", "is gone")
+	other := c
+	other.DataDir = t.TempDir()
+	for _, dry := range []bool{true, false} {
+		_, err = Rebuild(t.Context(), other, RebuildDeps{DryRun: dry})
+		wantKind(t, "rebuild", err, tiers.InvalidConfig, "mount it, or correct bucket")
+	}
+	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("the folder was made: %v", err)
+	}
+	if err := os.Rename(folder+"-elsewhere", folder); err != nil {
+		t.Fatal(err)
+	}
+	stopNode(t, startNode(t, c, Deps{}))
 }

@@ -40,6 +40,9 @@ const StaleAfter = time.Hour
 // Options qualify Open.
 type Options struct {
 	Now func() time.Time // default time.Now
+	// Existing refuses a root that is missing with ErrNoBucket, and makes nothing
+	// then. Without it Open makes the folder.
+	Existing bool
 }
 
 // Bucket is a folder as a bucket. Its state is on disk, but for what it knows of
@@ -65,6 +68,11 @@ func Open(f fsys.FS, root string, o Options) (*Bucket, error) {
 	}
 	for i := range b.locks {
 		b.locks[i] = make(chan struct{}, 1)
+	}
+	if o.Existing {
+		if _, err := f.Stat(b.root); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w: the folder %s is gone", remote.ErrNoBucket, b.root)
+		}
 	}
 	for _, dir := range []string{b.objects(), b.temps(), b.root + "/locks"} {
 		if err := fsys.MkdirAllSync(f, dir, 0o755); err != nil {

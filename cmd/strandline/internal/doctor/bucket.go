@@ -113,9 +113,8 @@ func (e *exam) openBucket(ctx context.Context) []Check {
 // missingFolder is what there is to say of a folder that is not there.
 func (e *exam) missingFolder(folder string, err error) Check {
 	c := ok("bucket", "%v", err)
-	st, serr := e.fs.Stat(e.c.DataDir + "/" + gateway.ControlFile)
-	if serr == nil && st != nil {
-		return c.fail("mount it, or correct bucket: this data directory was in use, and the folder is gone")
+	if _, err := e.fs.Stat(e.c.DataDir + "/" + gateway.StartsFile); err == nil {
+		return c.fail("mount it, or correct bucket: this data directory was in use with a bucket, and the folder is gone; a node does not start")
 	}
 	c.Found = folder + " does not exist yet: the first start makes it"
 	return c
