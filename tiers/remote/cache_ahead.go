@@ -27,17 +27,22 @@ const (
 	usefulPiece = 4 * ChunkSize
 	// maxStreams bounds what is remembered of readers.
 	maxStreams = 4096
+	// maxIdle is how long a reader is remembered that does not come back, and with it
+	// the companion that it needs to be read ahead for.
+	maxIdle = time.Minute
 	// lively is how long after its last read a stream counts as a reader.
 	lively = 5 * time.Second
 )
 
 // stream belongs to the Cache's mu.
 type stream struct {
-	meta     *SegmentMeta
-	from, to int64 // bytes of the last read
-	window   int64 // bytes; 0: not sequential so far
-	overlap  int64 // bytes of a read that the next one reads again, as far as is known
-	frontier int64 // the first chunk that was not asked for
+	seg      tiers.RemoteSegment
+	count    int64        // its chunks
+	meta     *SegmentMeta // while there are chunks to ask for
+	from, to int64        // bytes of the last read
+	window   int64        // bytes; 0: not sequential so far
+	overlap  int64        // bytes of a read that the next one reads again, as far as is known
+	frontier int64        // the first chunk that was not asked for
 	next     *stream
 	crossing bool // the segment that follows is being looked for, or is next
 	shrink   bool // some of its window was given up unread
@@ -52,17 +57,29 @@ type border struct {
 	at        tiers.Offset
 }
 
-func (s *stream) end() border { return border{s.meta.Segment.Partition, s.meta.Segment.End} }
+func (s *stream) end() border { return border{s.seg.Partition, s.seg.End} }
+
+func newStream(meta *SegmentMeta, now time.Time) *stream {
+	return &stream{seg: meta.Segment, count: int64(len(meta.ChunkCRC)), meta: meta, last: now}
+}
+
+// slim lets go of the companion once nothing is left to ask for with it: many readers
+// that have passed would hold more than the cache may.
+func (s *stream) slim() {
+	if s.frontier >= s.count {
+		s.meta = nil
+	}
+}
 
 // over reports whether the reader has come to the end of the segment.
-func (s *stream) over() bool { return s.to >= s.meta.Segment.Size }
+func (s *stream) over() bool { return s.to >= s.seg.Size }
 
 // chunks is how many the segment has.
-func (s *stream) chunks() int64 { return int64(len(s.meta.ChunkCRC)) }
+func (s *stream) chunks() int64 { return s.count }
 
 // ahead is how many bytes beyond the last read were asked for, in this segment.
 func (s *stream) ahead() int64 {
-	return max(0, min(s.frontier*ChunkSize, s.meta.Segment.Size)-s.to)
+	return max(0, min(s.frontier*ChunkSize, s.seg.Size)-s.to)
 }
 
 // streams is a table of them.
@@ -89,11 +106,14 @@ func (t *streams) find(id tiers.SegmentID, off int64) *stream {
 }
 
 func (t *streams) add(s *stream) {
-	id := s.meta.Segment.ID
+	id := s.seg.ID
 	t.of[id] = append(t.of[id], s)
 	s.place = t.recent.PushBack(s)
-	for t.recent.Len() > maxStreams {
-		old, _ := t.recent.Front().Value.(*stream)
+	for e := t.recent.Front(); e != s.place; e = t.recent.Front() {
+		old, _ := e.Value.(*stream)
+		if t.recent.Len() <= maxStreams && s.last.Sub(old.last) < maxIdle {
+			return
+		}
 		t.remove(old)
 	}
 }
@@ -103,7 +123,7 @@ func (t *streams) remove(s *stream) {
 	if t.ended[s.end()] == s {
 		delete(t.ended, s.end())
 	}
-	id := s.meta.Segment.ID
+	id := s.seg.ID
 	kept := t.of[id][:0]
 	for _, o := range t.of[id] {
 		if o != s {
@@ -155,7 +175,7 @@ func (c *Cache) sequential(meta *SegmentMeta, off, n int64, follow Following) (p
 // reader, unless there are so many readers that what they all come back for does
 // not fit: each then has the chunk that it stopped in, if it begins there again.
 func (c *Cache) returnsTo(s *stream, end int64) int64 {
-	if end >= s.meta.Segment.Size {
+	if end >= s.seg.Size {
 		return end // the last batch ends here
 	}
 	next := max(s.from, end-s.overlap)
@@ -174,7 +194,7 @@ func (c *Cache) advance(meta *SegmentMeta, off, n int64) (*stream, *crossing) {
 	s := c.streams.find(meta.Segment.ID, off)
 	goesOn := s != nil && (off > s.from || s.to == 0)
 	if s == nil {
-		s = &stream{meta: meta}
+		s = newStream(meta, now)
 		if before := c.streams.ended[border{meta.Segment.Partition, meta.Segment.Base}]; before != nil && off == 0 {
 			goesOn, s.window, s.overlap = true, before.window, before.overlap
 		}
@@ -183,6 +203,7 @@ func (c *Cache) advance(meta *SegmentMeta, off, n int64) (*stream, *crossing) {
 		c.movesOn(s, off)
 	}
 	s.meta, s.from, s.to, s.last = meta, off, max(s.to, off+n), now
+	defer s.slim()
 	c.streams.recent.MoveToBack(s.place)
 	if s.over() {
 		c.streams.ended[s.end()] = s
@@ -207,7 +228,7 @@ func (c *Cache) movesOn(s *stream, off int64) {
 		s.overlap = max(s.to-off, s.overlap/2)
 	}
 	for i := s.from / ChunkSize; i < off/ChunkSize; i++ {
-		c.shelf.pass(PieceID{s.meta.Segment.ID, i})
+		c.shelf.pass(PieceID{s.seg.ID, i})
 	}
 }
 
@@ -233,7 +254,7 @@ func (c *Cache) extend(s *stream, window int64) *crossing {
 		tail = tail.next
 		ahead += tail.ahead()
 	}
-	if ahead > window-pieceOf(window) || c.shelf.unread+window > c.shelf.chunks.limit*3/4 || len(c.queue.ahead.jobs[s.meta.Segment.Partition]) > 0 {
+	if ahead > window-pieceOf(window) || c.shelf.unread+window > c.shelf.chunks.limit*3/4 || len(c.queue.ahead.jobs[s.seg.Partition]) > 0 {
 		return nil
 	}
 	if !s.shrink {
@@ -255,7 +276,7 @@ func (c *Cache) extendTail(s *stream, left, piece int64) *crossing {
 		return nil
 	}
 	s.crossing = true
-	return &crossing{s, s.meta.Segment, left, piece}
+	return &crossing{s, s.seg, left, piece}
 }
 
 // crossing is that a stream has come to the end of its segment and wants more of the
@@ -322,11 +343,16 @@ func (c *Cache) enter(x crossing, meta *SegmentMeta) *crossing {
 	}
 	s := c.streams.find(meta.Segment.ID, 0)
 	if s == nil {
-		s = &stream{meta: meta, window: x.from.window, overlap: x.from.overlap, last: time.Now()}
+		s = newStream(meta, time.Now())
+		s.window, s.overlap = x.from.window, x.from.overlap
 		c.streams.add(s)
 	}
 	x.from.next = s
+	if s.meta == nil && s.frontier < s.chunks() {
+		s.meta = meta
+	}
 	on := c.extendTail(s, x.left, x.piece)
+	s.slim()
 	c.pump()
 	return on
 }
