@@ -6,7 +6,6 @@ import (
 
 	"github.com/strandline-io/strandline/tiers/local"
 	"github.com/strandline-io/strandline/tiers/partition"
-	"github.com/strandline-io/strandline/tiers/plan"
 	"github.com/strandline-io/strandline/tiers/remote"
 )
 
@@ -52,7 +51,7 @@ const heldNamed = 10
 // dated in the future.
 type Held struct {
 	Partition string
-	plan.Future
+	partition.Future
 }
 
 // Health looks at every partition.

@@ -352,7 +352,7 @@ func TestReport132LimitsOfANode(t *testing.T) {
 	o := s.owner("orders", 0)
 	s.fill(o, 4)
 	limits, err := s.admin().Limits(t.Context())
-	if err != nil || limits.Upload != 4<<10 || limits.Download != 0 || len(limits.Lanes) != 3 || len(limits.Jobs) != 3 {
+	if err != nil || limits.Upload != 4<<10 || limits.Download != 0 || len(limits.Lanes) != 3 || len(limits.Jobs) != 4 {
 		t.Errorf("%+v, %v", limits, err)
 	}
 	if lag := o.Lag(); lag.Segments == 0 || lag.Bytes < 16<<10 || time.Since(lag.Oldest) > time.Minute {

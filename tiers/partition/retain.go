@@ -28,6 +28,9 @@ const (
 	reasonBelow     = "below"     // the log start passed it in an earlier life
 )
 
+// Future is a segment with a record that is dated in the future.
+type Future = plan.Future
+
 // retainEvery is Kafka's log.retention.check.interval.ms.
 const retainEvery = 5 * time.Minute
 
