@@ -20,8 +20,13 @@ func benchColdCommand() *cobra.Command {
 in the object store only: --evict has the node close, copy and drop everything
 that the topic holds on local disk.
 
+A node keeps what it has read in memory, and on disk if it has a disk cache. With
+--admin the report says how much came from the bucket; a run of which less than
+90 % did is no cold read. --evict does not drop these caches: restart the node
+between two runs, and empty the folder of the disk cache before it starts.
+
 With --bucket it then reads the same objects by plain ranged GETs, as many at once
-as the topic has partitions, and says how the two compare.`,
+as the topic has partitions, and says how the two compare, if the run was a cold one.`,
 		Example: "  strandline bench cold --admin 127.0.0.1:8092 --evict --bucket 's3://logs/main?region=eu-central-1' --verify",
 		Args:    exactly(),
 		RunE: func(c *cobra.Command, _ []string) (err error) {

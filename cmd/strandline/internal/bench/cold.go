@@ -43,11 +43,37 @@ func (o *ColdOptions) Valid() error {
 
 // ColdReport is what a cold run knows beyond a consumer's.
 type ColdReport struct {
-	RemoteOnly int64        `json:"remote_only_offsets"` // of those that were consumed
-	Offsets    int64        `json:"offsets"`
-	Evicted    float64      `json:"evict_s,omitempty"` // what closing, copying and dropping took
+	RemoteOnly int64   `json:"remote_only_offsets"` // of those that were consumed
+	Offsets    int64   `json:"offsets"`
+	Evicted    float64 `json:"evict_s,omitempty"` // what closing, copying and dropping took
+	// Objects are the bytes of the objects that were consumed, FromBucket how many
+	// of them the node had to read for that: the rest was in its cache. An
+	// estimate where a limit ended the run.
+	Objects    int64        `json:"object_bytes,omitempty"`
+	FromBucket int64        `json:"from_bucket_bytes"`
 	Plain      *PlainReport `json:"plain,omitempty"`
-	Ratio      float64      `json:"ratio_to_plain,omitempty"` // of MiB/s of records to MiB/s of objects
+	Ratio      float64      `json:"ratio_to_plain,omitempty"` // of MiB/s of records to MiB/s of objects; not of a run that was not cold
+}
+
+// coldParts of ten have to come from the bucket for a run to count as cold.
+const coldParts = 9
+
+// cold reports whether nearly everything came from the bucket.
+func (c *ColdReport) cold() bool { return c.FromBucket*10 >= c.Objects*coldParts }
+
+// came notes how much of what was consumed came from the bucket.
+func (c *ColdReport) came(rep *Report, objects []client.Segment, limited bool) {
+	for _, s := range objects {
+		c.Objects += s.Bytes
+	}
+	if limited && rep.Records < c.Offsets {
+		c.Objects = int64(float64(c.Objects) * float64(rep.Records) / float64(c.Offsets))
+	}
+	c.FromBucket = min(rep.Server.BucketDown, c.Objects)
+	if !c.cold() {
+		rep.note("this was no cold read: the node had part of it in its cache, so it is not compared with plain reads. " +
+			"Restart the node, which drops the cache in memory (and, before that, empty the folder of the disk cache, if it has one), then run it again")
+	}
 }
 
 // PlainReport is the same objects by ranged GETs, without Kafka and without a
@@ -69,10 +95,15 @@ func (c *ColdReport) write(w io.Writer) {
 	if c.Evicted > 0 {
 		fmt.Fprintf(w, "copied and dropped\tin %.2f s\n", c.Evicted)
 	}
+	if c.Objects > 0 {
+		fmt.Fprintf(w, "from the bucket\t%.1f of %.1f MiB came from the bucket, the rest from the node's cache\n", float64(c.FromBucket)/mebibyte, float64(c.Objects)/mebibyte)
+	}
 	if p := c.Plain; p != nil {
 		fmt.Fprintf(w, "plain GETs\t%.1f MiB\t%.1f MiB/s\tfirst bytes %.1f ms\t%d requests of %d B on %d streams\n",
 			float64(p.Bytes)/mebibyte, p.MiBPerSecond, p.FirstByte, p.Requests, p.RangeBytes, p.Streams)
-		fmt.Fprintf(w, "cold / plain\t%.2f\n", c.Ratio)
+		if c.Ratio > 0 {
+			fmt.Fprintf(w, "cold / plain\t%.2f\n", c.Ratio)
+		}
 	}
 }
 
@@ -88,8 +119,11 @@ func Cold(ctx context.Context, o ColdOptions) (rep Report, err error) {
 	cleanup := o.Cleanup
 	o.Cleanup = false // the objects are read once more
 	runErr := o.into(ctx, &rep)
+	if rep.Server != nil {
+		rep.Cold.came(&rep, objects, o.Limits != Limits{} || rep.Interrupted)
+	}
 	if runErr == nil && o.Bucket != nil && ctx.Err() == nil {
-		if rep.Cold.Plain, err = o.plain(ctx, objects, rep.Partitions); err == nil {
+		if rep.Cold.Plain, err = o.plain(ctx, objects, rep.Partitions); err == nil && rep.Cold.cold() {
 			rep.Cold.Ratio = over(rep.MiBPerSecond, rep.Cold.Plain.MiBPerSecond)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/strandline-io/strandline/gateway/admin/client"
 	"github.com/strandline-io/strandline/testenv"
 )
 
@@ -49,6 +50,9 @@ func TestCold(t *testing.T) {
 	if c.Plain == nil || c.Plain.Bytes != want || c.Plain.Requests < want/1000 || c.Plain.FirstByte <= 0 || c.Ratio <= 0 || c.Plain.Streams != 4 {
 		t.Errorf("%+v, want %d bytes", c.Plain, want)
 	}
+	if c.Objects != want || c.FromBucket*10 < want*9 || c.FromBucket > want {
+		t.Errorf("%d of %d bytes came from the bucket, want about %d", c.FromBucket, c.Objects, want)
+	}
 	topic, err := n.Admin().Topic(t.Context(), TopicPrefix)
 	if err != nil || topic.Configs["local.retention.ms"] != "1000000" || topic.Configs["local.retention.bytes"] != "" {
 		t.Errorf("%+v, %v", topic.Configs, err)
@@ -56,6 +60,47 @@ func TestCold(t *testing.T) {
 	var text strings.Builder
 	if _, err := rep.WriteTo(&text); err != nil || !strings.Contains(text.String(), "cold / plain") || !strings.Contains(text.String(), "3000 of 3000 offsets") {
 		t.Errorf("%v: %s", err, text.String())
+	}
+}
+
+// TestColdOfACache: what the node still has in memory is not measured as a cold
+// read, and not compared with one.
+func TestColdOfACache(t *testing.T) {
+	n := testenv.Start(t)
+	mustProduce(t, produceOptions([]string{n.KafkaAddr()}, 3000))
+	o := coldOptions(n)
+	if rep, err := Cold(t.Context(), o); err != nil || rep.Cold.Ratio <= 0 || len(rep.Notes) != 0 {
+		t.Fatalf("the first run: %+v, %v, %v", rep.Cold, rep.Notes, err)
+	}
+	rep, err := Cold(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := rep.Cold
+	if c.Objects == 0 || c.FromBucket*10 > c.Objects || c.Ratio != 0 || c.Plain == nil || !strings.Contains(strings.Join(rep.Notes, " "), "Restart the node") {
+		t.Errorf("%+v, %v", c, rep.Notes)
+	}
+	var text strings.Builder
+	if _, err := rep.WriteTo(&text); err != nil || strings.Contains(text.String(), "cold / plain") || !strings.Contains(text.String(), "the rest from the node's cache") {
+		t.Errorf("%v: %s", err, text.String())
+	}
+}
+
+// TestColdPart: a limit asks for part of the objects only.
+func TestColdPart(t *testing.T) {
+	for _, v := range []struct {
+		down, objects, from int64
+		limited, cold       bool
+	}{
+		{1000, 1000, 1000, false, true}, {5000, 1000, 1000, false, true}, {899, 1000, 899, false, false}, {900, 1000, 900, false, true},
+		{300, 250, 250, true, true}, {200, 250, 200, true, false},
+	} {
+		rep := Report{Records: 25, Server: &ServerCost{BucketDown: v.down}}
+		c := ColdReport{Offsets: 100}
+		c.came(&rep, []client.Segment{{Bytes: 600}, {Bytes: 400}}, v.limited)
+		if c.Objects != v.objects || c.FromBucket != v.from || c.cold() != v.cold || (len(rep.Notes) == 0) != v.cold {
+			t.Errorf("%+v: %+v, %v", v, c, rep.Notes)
+		}
 	}
 }
 

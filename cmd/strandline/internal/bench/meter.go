@@ -84,6 +84,7 @@ type ServerCost struct {
 	CPUPerGiB  float64 `json:"cpu_s_per_gib"`
 	RSSBytes   int64   `json:"rss_bytes"` // at the end
 	OpenFiles  int64   `json:"open_files"`
+	BucketDown int64   `json:"bucket_down_bytes"` // that the node read from its bucket, for anybody
 }
 
 // meter measures what a run costs, from begin to end.
@@ -130,7 +131,8 @@ func (m *meter) end(ctx context.Context, rep *Report, took time.Duration) error 
 		return err
 	}
 	cpu = now[metricCPU] - m.server[metricCPU]
-	rep.Server = &ServerCost{CPUSeconds: cpu, CPUPerGiB: over(cpu, gib), RSSBytes: int64(now[metricRSS]), OpenFiles: int64(now[metricFiles])}
+	rep.Server = &ServerCost{CPUSeconds: cpu, CPUPerGiB: over(cpu, gib), RSSBytes: int64(now[metricRSS]), OpenFiles: int64(now[metricFiles]),
+		BucketDown: int64(now[metricDown] - m.server[metricDown])}
 	return nil
 }
 
@@ -142,14 +144,17 @@ func over(a, b float64) float64 {
 	return a / b
 }
 
-// Metrics of a server's process, as every Prometheus client library names them.
+// Metrics of a server's process, as every Prometheus client library names them,
+// and what a node has read from its bucket.
 const (
 	metricCPU   = "process_cpu_seconds_total"
 	metricRSS   = "process_resident_memory_bytes"
 	metricFiles = "process_open_fds"
+	metricDown  = `strandline_bucket_bytes_total{direction="down"}`
 )
 
-// serverMetrics reads the metrics of the server's process.
+// serverMetrics reads the metrics of the server's process, those of them that a
+// report needs.
 func serverMetrics(ctx context.Context, admin string) (out map[string]float64, err error) {
 	if !strings.Contains(admin, "://") {
 		admin = "http://" + admin
@@ -171,7 +176,7 @@ func serverMetrics(ctx context.Context, admin string) (out map[string]float64, e
 	out = make(map[string]float64)
 	for sc := bufio.NewScanner(resp.Body); sc.Scan(); {
 		name, value, ok := strings.Cut(sc.Text(), " ")
-		if !ok || (name != metricCPU && name != metricRSS && name != metricFiles) {
+		if !ok || (name != metricCPU && name != metricRSS && name != metricFiles && name != metricDown) {
 			continue
 		}
 		if out[name], err = strconv.ParseFloat(value, 64); err != nil {
