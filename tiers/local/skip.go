@@ -52,6 +52,6 @@ func (l *Log) skipTo(o tiers.Offset, active *segment, size int64) error {
 	}
 	l.end = o
 	l.flushed.Store(int64(o))
-	l.setSegments(append(kept[:len(kept):len(kept)], next))
+	l.setSegments(append(slices.Clip(kept), next))
 	return l.o.Disk.Checkpoint()
 }

@@ -147,7 +147,7 @@ func TestReport132UploadsHoldNobodyUp(t *testing.T) {
 // TestRaisesWaitTogether: log starts of many partitions are remembered with few
 // requests, because many of them wait for the bucket at once; changes of rows do
 // not wait behind them.
-func TestRaisesWaitTogether(t *testing.T) {
+func TestRaisesWaitTogether(*testing.T) {
 	p, hold, reached := NewPool(1), make(chan struct{}), make(chan struct{}, 300)
 	for range 300 {
 		p.Go(Point{Name: "start.raise"}, func() { reached <- struct{}{}; <-hold })

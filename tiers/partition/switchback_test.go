@@ -28,7 +28,7 @@ func (d *driven) configure(change func(*Config)) {
 func TestSwitchBackWhileMarking(t *testing.T) {
 	var clock time.Time
 	w, d := inBoth(t, &clock, 3, func(r *Retention) { r.ForgetRemote = true })
-	d.setRemote(false)
+	d.switchOff()
 	d.step((*state).onTick)
 	d.run("forget.check")
 	mark := d.take("remove.mark")
@@ -53,12 +53,12 @@ func TestSwitchBackWhileMarking(t *testing.T) {
 func TestLooksOfAnEarlierSwitchOff(t *testing.T) {
 	var clock time.Time
 	_, d := inBoth(t, &clock, 2, func(r *Retention) { r.ForgetRemote = true })
-	d.setRemote(false)
+	d.switchOff()
 	d.step((*state).onTick)
 	look := d.take("forget.check").run(t.Context(), d.tools())
 	d.configure(func(c *Config) { c.Remote, c.Retention.Local.Bytes = true, 0 })
 	d.step((*state).onTick)
-	d.setRemote(false)
+	d.switchOff()
 	d.step(look.on)
 	if slices.Contains(d.points(), "remove.mark@0") || len(d.s.forget.sound) > 0 {
 		t.Fatalf("an old look counts: %v", d.points())
@@ -71,7 +71,7 @@ func TestLooksOfAnEarlierSwitchOff(t *testing.T) {
 func TestRowsAreNotReadWhileTheyAreMarked(t *testing.T) {
 	var clock time.Time
 	w, d := inBoth(t, &clock, 2, func(r *Retention) { r.ForgetRemote = true })
-	d.setRemote(false)
+	d.switchOff()
 	d.step((*state).onTick)
 	d.run("forget.check")
 	d.step(func(s *state) { s.indexOld = true })
@@ -167,8 +167,8 @@ func TestStartBeyondCopies(t *testing.T) {
 	d.end()
 }
 
-// setRemote switches remote storage on or off.
-func (d *driven) setRemote(on bool) {
+// switchOff switches remote storage off.
+func (d *driven) switchOff() {
 	d.t.Helper()
-	d.configure(func(c *Config) { c.Remote = on })
+	d.configure(func(c *Config) { c.Remote = false })
 }
