@@ -1,6 +1,10 @@
 package local
 
-import "github.com/strandline-io/strandline/tiers"
+import (
+	"slices"
+
+	"github.com/strandline-io/strandline/tiers"
+)
 
 // SkipTo has the log go on at o, above its end: the offsets in between were given
 // to records that are gone, and are given to no others. What is on disk stays;
