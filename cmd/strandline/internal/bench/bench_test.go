@@ -355,6 +355,61 @@ func TestConsumeFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
+// TestConsumeMissesATail: the number that produce prints is what a consumer has to
+// find, and a log start above 0 excuses what is below it alone.
+func TestConsumeMissesATail(t *testing.T) {
+	servers(t, func(t *testing.T, brokers []string) {
+		t.Helper()
+		rep := mustProduce(t, produceOptions(brokers, 1000))
+		var text strings.Builder
+		if _, err := rep.WriteTo(&text); err != nil || !strings.Contains(text.String(), "--expect 1000 ") {
+			t.Fatalf("%v: %s", err, text.String())
+		}
+		c := consumeOptions(brokers)
+		c.Expect = 1000
+		if got, err := Consume(t.Context(), c); err != nil || got.Verify.Missing != 0 || got.Verify.Expected != 1000 || len(got.Notes) != 0 {
+			t.Errorf("%+v, %v", got, err)
+		}
+		c.Expect = 1003
+		got, err := Consume(t.Context(), c)
+		if err == nil || !strings.Contains(err.Error(), "3 records are missing") || got.Verify.Missing != 3 || got.Verify.Lost != 3 || got.Verify.Excused {
+			t.Errorf("%+v, %v", got.Verify, err)
+		}
+		trimTo(t, brokers, 2, 10)
+		c.Expect = 1000
+		if got, err = Consume(t.Context(), c); err != nil || got.Verify.Missing != 10 || got.Verify.Lost != 0 || !got.Verify.Excused {
+			t.Errorf("trimmed: %+v, %v", got.Verify, err)
+		}
+		c.Expect = 1003
+		if got, err = Consume(t.Context(), c); err == nil || !strings.Contains(err.Error(), "3 records are missing") || got.Verify.Excused {
+			t.Errorf("trimmed, and a tail that is gone: %+v, %v", got.Verify, err)
+		}
+		c.Expect = 0
+		if got, err = Consume(t.Context(), c); err != nil || !got.Verify.Excused {
+			t.Errorf("nothing is expected: %+v, %v", got.Verify, err)
+		}
+	})
+}
+
+// trimTo deletes the records of a partition below an offset.
+func trimTo(t *testing.T, brokers []string, partition int32, offset int64) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	offsets := kadm.Offsets{}
+	offsets.AddOffset(TopicPrefix, partition, offset, -1)
+	resp, err := kadm.NewClient(cl).DeleteRecords(t.Context(), offsets)
+	if err == nil {
+		err = resp.Error()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func sealed(number uint64) []byte {
 	b := make([]byte, 50)
 	seal(b, stamp{run: 1, producer: 1, number: number}, castagnoli())
@@ -436,6 +491,7 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 	}
 	for says, o := range map[string]ConsumeOptions{
 		"--concurrency": {}, "--fetch-bytes": {Clients: 1, MaxPartitionBytes: 1}, "--partition-bytes": {Clients: 1, MaxBytes: 1},
+		"needs --verify": {Clients: 1, MaxBytes: 1, MaxPartitionBytes: 1, Expect: 1}, "a number of records": {Clients: 1, MaxBytes: 1, MaxPartitionBytes: 1, Verify: true, Expect: -1},
 	} {
 		if err := o.Valid(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)

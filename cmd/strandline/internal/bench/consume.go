@@ -28,6 +28,7 @@ type ConsumeOptions struct {
 	MaxBytes          int32
 	MaxPartitionBytes int32
 	Verify            bool
+	Expect            int64 // records of benchmarks that there should be in all; 0: not known. It needs Verify.
 	// Cleanup deletes the topic in the end, if its name is one of a benchmark.
 	Cleanup bool
 }
@@ -39,6 +40,9 @@ func (o *ConsumeOptions) Valid() error {
 	}
 	if o.MaxBytes < 1 || o.MaxPartitionBytes < 1 {
 		return errors.New("--fetch-bytes and --partition-bytes are at least 1")
+	}
+	if o.Expect < 0 || o.Expect > 0 && !o.Verify {
+		return errors.New("--expect is a number of records and needs --verify")
 	}
 	return nil
 }
@@ -101,7 +105,7 @@ func verdict(v *Verification) error {
 	case !v.OK():
 		return fmt.Errorf("the records are not those that were produced: %d damaged, %d doubled, %d reordered", v.Damaged, v.Doubled, v.Reordered)
 	case v.Missing > 0 && !v.Excused:
-		return fmt.Errorf("%d records are missing: they are lost, unless the run that produced them ended with an error or was cut off", v.Missing)
+		return fmt.Errorf("%d records are missing: they are lost, unless the run that produced them ended with an error or was cut off", v.Lost)
 	case v.Records == v.Foreign && v.Records > 0:
 		return errors.New("no record was written by strandline bench produce: there is nothing to verify")
 	}
@@ -302,21 +306,24 @@ func (c *consuming) fill(rep *Report, spans map[int32]span) {
 	if !c.o.Verify {
 		return
 	}
-	rep.Verify = whole.verification()
-	if rep.Verify.Missing == 0 {
-		return
+	starts := make(map[int32]int64, len(spans))
+	for p, s := range spans {
+		starts[p] = s.start
 	}
-	trimmed := false
-	for _, s := range spans {
-		trimmed = trimmed || s.start > 0
-	}
+	rep.Verify = whole.verification(starts, c.o.Expect)
+	v := rep.Verify
 	switch {
+	case v.Missing == 0 && v.Expected == 0 && rep.Bench == "consume":
+		rep.note("records that are missing behind the last one of a producer do not show: say --expect with the number that `bench produce` printed")
+	case v.Missing == 0:
 	case unread > 0:
 		rep.note("missing records may be in what was not read")
-		rep.Verify.Excused = true
-	case trimmed:
-		rep.note("the log does not begin at 0: missing records may have been deleted")
-		rep.Verify.Excused = true
+		v.Excused = true
+	case v.Lost == 0:
+		rep.note("partitions do not begin at 0: the missing records may have been deleted there")
+		v.Excused = true
+	case v.Lost < v.Missing:
+		rep.note(fmt.Sprintf("partitions do not begin at 0: %d of the missing records may have been deleted there, %d were not", v.Missing-v.Lost, v.Lost))
 	}
 }
 

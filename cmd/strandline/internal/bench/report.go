@@ -112,6 +112,9 @@ func (r *Report) tail(b *strings.Builder) {
 			fmt.Fprintf(b, "problem: %s\n", p)
 		}
 	}
+	if r.Bench == "produce" && r.Records > 0 && r.Acks != "0" {
+		fmt.Fprintf(b, "to verify: strandline bench consume --topic %s --verify --expect %d (more if the topic has records of earlier runs)\n", r.Topic, r.Records)
+	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(b, "note: %s\n", n)
 	}
