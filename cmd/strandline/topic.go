@@ -29,9 +29,9 @@ func (a *adminFlags) add(c *cobra.Command) {
 func (a *adminFlags) client() *client.Client { return client.New(a.address, nil) }
 
 func topicCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "topic", Short: "Create, list, describe, configure, trim and delete topics of a running node"}
+	cmd := &cobra.Command{Use: "topic", Short: "Create, list, describe, configure, copy, trim and delete topics of a running node"}
 	group(cmd)
-	cmd.AddCommand(topicCreateCommand(), topicListCommand(), topicDescribeCommand(), topicConfigCommand(), topicTrimCommand(), topicRetainCommand(), topicDeleteCommand(), topicReopenCommand())
+	cmd.AddCommand(topicCreateCommand(), topicListCommand(), topicDescribeCommand(), topicConfigCommand(), topicRollCommand(), topicCopyCommand(), topicTrimCommand(), topicRetainCommand(), topicDeleteCommand(), topicReopenCommand())
 	return cmd
 }
 

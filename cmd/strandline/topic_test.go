@@ -234,3 +234,34 @@ func TestSegmentsCommandExplains(t *testing.T) {
 		t.Errorf("%+v", plain)
 	}
 }
+
+// TestRollAndCopyCommands: after both of them everything is in the bucket, and
+// after a copy alone what is in the active segment is not.
+func TestRollAndCopyCommands(t *testing.T) {
+	s := newShell(t)
+	remoteEnd := func() int64 {
+		topic, err := client.New(s.admin, nil).Topic(t.Context(), "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return topic.Detail[0].RemoteEnd
+	}
+	s.must("topic", "copy", "orders")
+	if end := remoteEnd(); end != 2 {
+		t.Fatalf("the bucket ends at %d, want 2", end)
+	}
+	if out := s.must("topic", "roll", "orders"); !strings.Contains(out, "closed, partitions [0 1]") {
+		t.Error(out)
+	}
+	if out := s.must("topic", "copy", "orders/0", "--json"); !strings.Contains(out, `"topic"`) {
+		t.Error(out)
+	}
+	if end := remoteEnd(); end != 4 {
+		t.Errorf("the bucket ends at %d, want 4", end)
+	}
+	for _, verb := range []string{"roll", "copy"} {
+		if _, errs, code := s.run("topic", verb, "none"); code != 1 || !strings.Contains(errs, "none") {
+			t.Errorf("%s: %d, %s", verb, code, errs)
+		}
+	}
+}
