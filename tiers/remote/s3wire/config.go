@@ -2,6 +2,7 @@ package s3wire
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -206,6 +207,9 @@ func ParseURL(raw string) (c Config, driver string, err error) {
 	}
 	if u.User != nil {
 		return Config{}, "", fmt.Errorf("bucket URL of bucket %s: take the keys out of the URL and give them as settings", u.Hostname())
+	}
+	if u.Host == "" { // s3:/logs, s3:logs
+		return Config{}, "", errors.New("bucket URL without the name of a bucket: write s3://BUCKET/PREFIX, with two slashes")
 	}
 	c = Config{Bucket: u.Host, Prefix: u.Path}
 	driver = DriverS3

@@ -54,13 +54,15 @@ func wantSame(tb testing.TB, what string, got, want Config) {
 
 func TestParseURLRefuses(t *testing.T) {
 	for raw, said := range map[string]string{
-		"gs://logs":                               "want s3://",
-		"s3://":                                   "bucket",
-		"s3://ab":                                 "3 to 63",
-		"s3://key:secret@logs":                    "take the keys out",
-		"s3://logs?endpoint=127.0.0.1:9000":       "endpoint",
-		"s3://logs?endpoint=ftp://host":           "http://HOST",
-		"s3://logs?endpoint=http://host/path":     "no path",
+		"gs://logs":                           "want s3://",
+		"s3://":                               "bucket",
+		"s3://ab":                             "3 to 63",
+		"s3:/logs":                            "write s3://BUCKET/PREFIX",
+		"s3:logs":                             "write s3://BUCKET/PREFIX",
+		"s3://key:secret@logs":                "take the keys out",
+		"s3://logs?endpoint=127.0.0.1:9000":   "endpoint",
+		"s3://logs?endpoint=ftp://host":       "http://HOST",
+		"s3://logs?endpoint=http://host/path": "no path",
 		"s3://logs?endpoint=http://u:secret@host": "take the user and password out",
 		"s3://logs?driver=gcs":                    "choose s3 or minio",
 		"s3://logs?driver=s3&driver=minio":        "2 times",

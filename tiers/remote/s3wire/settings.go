@@ -3,6 +3,8 @@ package s3wire
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 
 	"github.com/strandline-io/strandline/tiers/remote"
 )
@@ -43,7 +45,7 @@ func (b *Bucket) Settings(ctx context.Context) (remote.Settings, error) {
 	} {
 		rctx, f, done := b.attempt(ctx, remote.OpSettings, "", 0, 0)
 		if err := part.read(rctx); err != nil {
-			out.Unread[part.name] = b.fail(ctx, "read "+part.name, "", reads, f, err)
+			out.Unread[part.name] = b.unread(ctx, part.name, f, err)
 		}
 		done()
 		if ctx.Err() != nil {
@@ -51,4 +53,13 @@ func (b *Bucket) Settings(ctx context.Context) (remote.Settings, error) {
 		}
 	}
 	return out, nil
+}
+
+// unread is why a part could not be read. A store that does not know what a
+// lifecycle is has none.
+func (b *Bucket) unread(ctx context.Context, part string, f *flight, err error) error {
+	if fault := b.client.Fault(err); fault.Status == http.StatusNotImplemented || fault.Code == "NotImplemented" {
+		return fmt.Errorf("read %s: the store does not have it: %w", part, errors.ErrUnsupported)
+	}
+	return b.fail(ctx, "read "+part, "", reads, f, err)
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,6 +67,21 @@ func TestSettingsThatCannotBeRead(t *testing.T) {
 			fmt.Fprintf(w, `<Error><Code>%s</Code><Message>no</Message></Error>`, code)
 		})
 		if err != nil || len(s.Unread) != 1 || !errors.Is(s.Unread["versioning"], remote.ErrDenied) || len(s.Rules) != 0 {
+			t.Errorf("%s: %+v, %v", driver, s, err)
+		}
+	}
+}
+
+// A store that does not know the question, as versitygw does not, has no rules.
+func TestSettingsThatTheStoreDoesNotHave(t *testing.T) {
+	t.Parallel()
+	for driver := range drivers {
+		s, err := settingsOf(t, driver, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/xml")
+			w.WriteHeader(http.StatusNotImplemented)
+			fmt.Fprint(w, `<Error><Code>NotImplemented</Code><Message>no</Message></Error>`)
+		})
+		if why := s.Unread["lifecycle"]; err != nil || !errors.Is(why, errors.ErrUnsupported) || strings.Contains(why.Error(), "checksum") {
 			t.Errorf("%s: %+v, %v", driver, s, err)
 		}
 	}

@@ -27,7 +27,10 @@ const (
 // bucketChecks checks the bucket. What it writes is removed at the end.
 func (e *exam) bucketChecks(ctx context.Context) []Check {
 	if done := e.openBucket(ctx); done != nil {
-		return done
+		if e.c.Bucket == "" || e.c.Bucket == "memory:" {
+			return done
+		}
+		return unlooked(done)
 	}
 	if e.given == nil {
 		defer func(b remote.Bucket) { _ = b.Close() }(e.bucket) // connections that idle
@@ -39,7 +42,7 @@ func (e *exam) bucketChecks(ctx context.Context) []Check {
 	defer cancel()
 	began := time.Now()
 	if err := e.reach(ctx); err != nil {
-		return []Check{unreachable("bucket", e.bucket.String(), err)}
+		return unlooked([]Check{unreachable("bucket", e.bucket.String(), err)})
 	}
 	first := ok("bucket", "%s answers after %s", e.bucket, round(time.Since(began)))
 	if !e.bucket.Caps().StoresCRC32C {
@@ -48,8 +51,31 @@ func (e *exam) bucketChecks(ctx context.Context) []Check {
 	checks := []Check{first, e.selfTest(ctx)}
 	if checks[1].Status == OK {
 		checks = append(checks, e.probes(ctx)...)
+	} else {
+		checks = append(checks, skipped(probeNames())...)
 	}
 	return append(checks, e.standing(ctx), e.settings(ctx))
+}
+
+// probeNames are the checks of probes.
+func probeNames() []string {
+	return []string{"bucket.latency", "bucket.clock", "bucket.throughput"}
+}
+
+// afterBucket are the checks that need a bucket that answers.
+func afterBucket() []string {
+	return append(append([]string{"bucket.promises"}, probeNames()...), "bucket.claim", "bucket.settings")
+}
+
+// unlooked adds the checks that need a bucket, none of which was made.
+func unlooked(checks []Check) []Check { return append(checks, skipped(afterBucket())...) }
+
+func skipped(names []string) []Check {
+	var out []Check
+	for _, name := range names {
+		out = append(out, skip(name, "not looked at: see the check of the bucket above"))
+	}
+	return out
 }
 
 // recorder notes the folders that objects are written to.
@@ -137,6 +163,10 @@ func unreachable(name, where string, err error) Check {
 		return c
 	case strings.Contains(err.Error(), "RequestTimeTooSkewed"):
 		return c.fail("set this machine's clock: the store refuses requests whose time is more than 15 minutes off")
+	case strings.Contains(err.Error(), "wrong region"):
+		return c.fail("set region in the bucket's URL (region=NAME) to that of the bucket, and endpoint to one of that region if it is set")
+	case strings.Contains(err.Error(), "NoCredentials"):
+		return c.fail("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or s3.access_key and s3.secret_key, or give the machine a role: there are no keys")
 	case errors.Is(err, remote.ErrNoBucket):
 		return c.fail("create the bucket %s, or correct its name", where)
 	case errors.Is(err, remote.ErrDenied):

@@ -197,7 +197,11 @@ func TestDataDirsThatAreRefused(t *testing.T) {
 
 	gone := *l
 	gone.Config.Bucket += "-2"
-	want(t, Run(t.Context(), Options{Syncs: syncs, Loaded: &gone}), "bucket", Failed, "the folder is gone")
+	r := Run(t.Context(), Options{Syncs: syncs, Loaded: &gone})
+	want(t, r, "bucket", Failed, "the folder is gone")
+	for _, name := range afterBucket() {
+		want(t, r, name, Skipped, "not looked at")
+	}
 
 	if err := os.Chmod(l.DataDir, 0o777); err != nil { //nolint:gosec // that is what is looked at
 		t.Fatal(err)
@@ -352,6 +356,9 @@ func TestRealStore(t *testing.T) {
 			r := Run(t.Context(), Options{Syncs: syncs, Loaded: l})
 			for _, name := range []string{"bucket", "bucket.promises", "bucket.latency", "bucket.throughput", "bucket.claim", "bucket.clock"} {
 				want(t, r, name, OK, "")
+			}
+			if c := check(t, r, "bucket.settings"); strings.Contains(c.Found, "checksum") {
+				t.Errorf("%+v", c)
 			}
 			if c := check(t, r, "bucket.throughput"); c.Values["put_bytes_per_s"] <= 0 || c.Values["get_bytes_per_s"] <= 0 {
 				t.Errorf("%+v", c)

@@ -144,6 +144,9 @@ func TestJudgeSettings(t *testing.T) {
 		"a failure stays one": {
 			remote.Settings{Versioning: "Enabled", Rules: []remote.LifecycleRule{{ID: "r", Enabled: true, Expires: true}}, Unread: none}, Failed, "versions are kept",
 		},
+		"no lifecycle, as of versitygw": {
+			remote.Settings{Unread: map[string]error{"lifecycle": fmt.Errorf("x: %w", errors.ErrUnsupported)}}, OK, "the store has no lifecycle settings",
+		},
 		"nothing can be read": {
 			remote.Settings{Unread: map[string]error{"lifecycle": remote.ErrDenied, "versioning": errors.ErrUnsupported}}, Skipped, "not supported",
 		},
@@ -161,6 +164,8 @@ func TestUnreachable(t *testing.T) {
 		"create the bucket":    fmt.Errorf("x: %w", remote.ErrNoBucket),
 		"check the keys":       fmt.Errorf("x: %w", remote.ErrDenied),
 		"check the endpoint":   fmt.Errorf("x: %w", remote.ErrUnavailable),
+		"set region":           fmt.Errorf("%w: the request was made for the wrong region: x", remote.ErrDenied),
+		"AWS_ACCESS_KEY_ID":    fmt.Errorf("%w: NoCredentials: x", remote.ErrDenied),
 		"set this machine's":   fmt.Errorf("%w: RequestTimeTooSkewed", remote.ErrDenied),
 		"what the store has":   errors.New("something else"),
 		"asks to slow down":    remote.ErrThrottled,

@@ -108,7 +108,11 @@ func judgeSettings(s remote.Settings) Check {
 		say(Warn, "versions are kept and no rule deletes old ones", "add a lifecycle rule that deletes versions which are not current: what a node deletes is kept, and paid for, until then")
 	}
 	for _, part := range []string{"versioning", "lifecycle"} {
-		if err := s.Unread[part]; err != nil {
+		switch err := s.Unread[part]; {
+		case err == nil:
+		case errors.Is(err, errors.ErrUnsupported):
+			found = append(found, "the store has no "+part+" settings: not supported")
+		default:
 			found = append(found, part+" cannot be read: "+short(err))
 		}
 	}
@@ -135,11 +139,8 @@ func orNone(s string) string {
 
 // short is why something could not be read, in a few words.
 func short(err error) string {
-	switch {
-	case errors.Is(err, remote.ErrDenied):
+	if errors.Is(err, remote.ErrDenied) {
 		return "the keys may not"
-	case errors.Is(err, errors.ErrUnsupported):
-		return "not supported"
 	}
 	return err.Error()
 }
