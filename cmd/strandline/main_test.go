@@ -14,6 +14,7 @@ import (
 
 	"github.com/strandline-io/strandline/cmd/strandline/internal/bench"
 	"github.com/strandline-io/strandline/cmd/strandline/internal/doctor"
+	"github.com/strandline-io/strandline/gateway"
 )
 
 // run runs a command line as main does and returns what it printed.
@@ -180,5 +181,25 @@ func TestDoctorCommand(t *testing.T) {
 	cmd.SetOut(&bytes.Buffer{})
 	if err := cmd.ExecuteContext(ctx); err == nil || err.Error() != "interrupted" {
 		t.Error(err)
+	}
+}
+
+// TestServeRefusesAConfiguration with 2, whether the text of it is refused or
+// what it names.
+func TestServeRefusesAConfiguration(t *testing.T) {
+	data, gone := t.TempDir(), "dir:"+filepath.Join(t.TempDir(), "gone")
+	if err := os.WriteFile(filepath.Join(data, gateway.StartsFile), []byte("0\na\nend\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for says, args := range map[string][]string{
+		"is relative":    {"--data-dir", "data"},
+		"mount it":       {"--data-dir", data, "--bucket", gone},
+		"two slashes":    {"--data-dir", data, "--bucket", "s3:/logs"},
+		"data_dir is no": {},
+	} {
+		args = append([]string{"serve", "--kafka-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)
+		if _, err := run(t, args...); !isUsage(err) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: %v", args, err)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/strandline-io/strandline/gateway"
+	"github.com/strandline-io/strandline/tiers"
 )
 
 func serveCommand() *cobra.Command {
@@ -50,6 +51,9 @@ func serve(c *cobra.Command, l *gateway.Loaded, takeOver bool) error {
 		log.Warn(w)
 	}
 	node, err := gateway.Start(c.Context(), l.Config, gateway.Deps{Log: log, Version: version(), Config: l.Entries(), TakeOver: takeOver})
+	if tiers.KindOf(err) == tiers.InvalidConfig { // what only a try shows: no such bucket, keys, a folder that is gone
+		return usageError{err}
+	}
 	if err != nil {
 		return err
 	}

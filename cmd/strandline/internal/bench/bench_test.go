@@ -148,7 +148,7 @@ func TestRefusals(t *testing.T) {
 		t.Helper()
 		o := produceOptions(brokers, 10)
 		o.Create = false
-		if _, err := Produce(t.Context(), o); !errors.Is(err, kerr.UnknownTopicOrPartition) || !strings.Contains(err.Error(), "--create") {
+		if _, err := Produce(t.Context(), o); !errors.Is(err, kerr.UnknownTopicOrPartition) || !strings.Contains(err.Error(), "produce --create") {
 			t.Errorf("%v", err)
 		}
 		if _, err := Consume(t.Context(), consumeOptions(brokers)); !errors.Is(err, kerr.UnknownTopicOrPartition) {

@@ -62,7 +62,7 @@ func (t *Target) explain(err error) error {
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, ErrRefused):
 		return err
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
-		return fmt.Errorf("topic %s does not exist on %s: make it, or say --create: %w", t.Topic, where, err)
+		return fmt.Errorf("topic %s does not exist on %s: correct --topic, or make it, as `strandline bench produce --create` does: %w", t.Topic, where, err)
 	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed), errors.Is(err, kerr.SaslAuthenticationFailed):
 		return fmt.Errorf("%s does not let this client do that: the benchmark connects without TLS and without a user; give it a listener that allows that: %w", where, err)
 	case errors.As(err, &dns):
