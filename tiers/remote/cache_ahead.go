@@ -265,7 +265,7 @@ func (c *Cache) extend(s *stream, window int64) *crossing {
 
 // extendTail asks for whole pieces, of left bytes at most, from the frontier of s on.
 func (c *Cache) extendTail(s *stream, left, piece int64) *crossing {
-	for left >= piece && s.frontier < s.chunks() {
+	for left >= piece && s.frontier < s.chunks() && s.meta != nil {
 		end := min(s.frontier+piece/ChunkSize, s.chunks())
 		c.metrics.ahead.Inc()
 		c.fetch(s.meta, s.frontier, end, true)

@@ -71,9 +71,9 @@ func (t *streams) reaching() map[tiers.SegmentID][]reach {
 		}
 		skip := -head.to
 		for s := head; s != nil; s = s.next {
-			id := s.meta.Segment.ID
+			id := s.seg.ID
 			all[id] = append(all[id], reach{s, head, skip})
-			skip += s.meta.Segment.Size
+			skip += s.seg.Size
 		}
 	}
 	return all
