@@ -22,12 +22,12 @@ func tinySegments() map[string]string {
 	return map[string]string{"segment.bytes": "65536", "index.interval.bytes": "1024"}
 }
 
-// post calls the admin interface.
+// post calls the admin interface, and waits for what it asks.
 func post(t testing.TB, admin, path string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitFor)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+admin+path, strings.NewReader("{}"))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+admin+path, strings.NewReader(`{"wait":true}`))
 	if err != nil {
 		t.Fatal(err)
 	}
