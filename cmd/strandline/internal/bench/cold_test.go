@@ -92,8 +92,12 @@ func TestColdPart(t *testing.T) {
 		down, objects, from int64
 		limited, cold       bool
 	}{
-		{1000, 1000, 1000, false, true}, {5000, 1000, 1000, false, true}, {899, 1000, 899, false, false}, {900, 1000, 900, false, true},
-		{300, 250, 250, true, true}, {200, 250, 200, true, false},
+		{1000, 1000, 1000, false, true},
+		{5000, 1000, 1000, false, true},
+		{899, 1000, 899, false, false},
+		{900, 1000, 900, false, true},
+		{300, 250, 250, true, true},
+		{200, 250, 200, true, false},
 	} {
 		rep := Report{Records: 25, Server: &ServerCost{BucketDown: v.down}}
 		c := ColdReport{Offsets: 100}

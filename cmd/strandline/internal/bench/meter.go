@@ -131,8 +131,10 @@ func (m *meter) end(ctx context.Context, rep *Report, took time.Duration) error 
 		return err
 	}
 	cpu = now[metricCPU] - m.server[metricCPU]
-	rep.Server = &ServerCost{CPUSeconds: cpu, CPUPerGiB: over(cpu, gib), RSSBytes: int64(now[metricRSS]), OpenFiles: int64(now[metricFiles]),
-		BucketDown: int64(now[metricDown] - m.server[metricDown])}
+	rep.Server = &ServerCost{
+		CPUSeconds: cpu, CPUPerGiB: over(cpu, gib), RSSBytes: int64(now[metricRSS]), OpenFiles: int64(now[metricFiles]),
+		BucketDown: int64(now[metricDown] - m.server[metricDown]),
+	}
 	return nil
 }
 
